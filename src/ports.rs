@@ -1,0 +1,131 @@
+//! The network edges as traits: what the flows need from Airflow and from a broker, and no more.
+//!
+//! All of it runs on the loop thread's single-threaded runtime, so no future needs to be `Send`. Every call is bounded in
+//! time by its implementation.
+
+#![expect(
+    async_fn_in_trait,
+    reason = "used on one thread, through generics only"
+)]
+
+use crate::domain::connection::AmqpSettings;
+use crate::domain::envelope::Envelope;
+use crate::domain::fault::BrokerFault;
+use crate::domain::ids::{ConnId, ConsumerTag, DagId, DeliveryTag, Epoch, QueueName, RunId};
+use crate::domain::outcome::{DagLookup, RunLookup, TriggerAnswer};
+
+/// Starting DAG runs and asking about them.
+pub trait Runs {
+    /// Asks for a run. `conf` is a JSON object that has passed validation.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open whether the run was created, as [`TriggerAnswer::Ambiguous`] does.
+    async fn trigger(
+        &self,
+        dag: &DagId,
+        run: &RunId,
+        conf: &serde_json::Map<String, serde_json::Value>,
+    ) -> TriggerAnswer;
+
+    /// Looks a run up by its id.
+    async fn look_up(&self, dag: &DagId, run: &RunId) -> RunLookup;
+
+    /// Looks a DAG up.
+    async fn look_up_dag(&self, dag: &DagId) -> DagLookup;
+}
+
+/// Finds the settings of a connection id, fresh for every connect.
+pub trait ConnectionSource {
+    /// # Errors
+    /// One sentence naming the connection, what is wrong with it and where it was looked for.
+    async fn resolve(&self, conn: &ConnId) -> Result<AmqpSettings, BrokerFault>;
+
+    /// Tells the source that the broker refused these credentials, so that a cached answer is asked for again.
+    fn login_refused(&self, conn: &ConnId);
+}
+
+/// Attaching consumers.
+pub trait Broker {
+    /// A consumer on a channel of its own.
+    type Consumer: Consumer;
+
+    /// Registers a consumer on a channel of its own, over the one consuming connection of `conn`. Returns once the
+    /// broker has confirmed it.
+    ///
+    /// # Errors
+    /// The fault that stands in the way; nothing is left behind at the broker or here.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up this attach; an attempt to connect in progress is shared with others and goes on to its end.
+    async fn attach(&self, order: AttachOrder) -> Result<Self::Consumer, BrokerFault>;
+}
+
+/// What to attach.
+#[derive(Clone, Debug)]
+pub struct AttachOrder {
+    /// Over which connection.
+    pub conn_id: ConnId,
+    /// To which queue.
+    pub queue: QueueName,
+    /// Under which tag.
+    pub tag: ConsumerTag,
+    /// The number of this channel's life; stamped on every delivery.
+    pub epoch: Epoch,
+    /// How many unsettled deliveries at most.
+    pub prefetch: u16,
+}
+
+/// A consumer that is attached. One channel, one epoch; gone for good once [`Consumer::next`] returned an error.
+pub trait Consumer {
+    /// Settles deliveries of this channel.
+    type Settler: Settler + Clone;
+
+    /// The next delivery, or why there will be none any more.
+    ///
+    /// # Errors
+    /// The channel or connection is gone; every unsettled delivery of this epoch goes back to the broker.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no delivery is lost when the future is dropped.
+    async fn next(&mut self) -> Result<Envelope, BrokerFault>;
+
+    /// What settles this channel's deliveries.
+    fn settler(&self) -> Self::Settler;
+
+    /// Stops the flow of deliveries (`basic.cancel`); those held stay settleable. Bounded by the rpc timeout.
+    async fn cancel(&mut self);
+
+    /// Closes the channel; everything unsettled goes back at once. Bounded by 2 s.
+    async fn close(self);
+}
+
+/// Settling deliveries of one channel.
+pub trait Settler {
+    /// Sends the verb. `Sent` is the most that can be claimed: the bytes are on their way.
+    async fn settle(&self, tag: DeliveryTag, verb: Verb) -> Settled;
+
+    /// A synchronous round trip on the channel: once it returns `true`, the broker has read every verb sent before it.
+    async fn barrier(&self) -> bool;
+}
+
+/// The last act on a delivery, by meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// `basic.ack`.
+    Ack,
+    /// `basic.reject`, requeue off.
+    DeadLetter,
+    /// `basic.reject`, requeue on: tried and failed.
+    GiveBackTried,
+    /// `basic.nack`, requeue on: not tried.
+    GiveBackUntried,
+}
+
+/// What became of a verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// Written to the connection.
+    Sent,
+    /// The channel was gone: the delivery will come again.
+    Lost,
+}
