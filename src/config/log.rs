@@ -1,0 +1,30 @@
+//! How the watcher writes its log.
+
+/// Settings of the section `[log]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// The least level that is written; default `info`.
+    pub level: LogLevel,
+    /// Default `text`: Airflow's own line shape.
+    pub format: LogFormat,
+}
+
+/// Levels, most severe first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the usual names")]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// Line shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// `[2026-11-30T16:00:00.000+0000] {rmq-watcher} INFO - message key=value`
+    Text,
+    /// One JSON object a line.
+    Json,
+}
