@@ -3,10 +3,7 @@
 //! All of it runs on the loop thread's single-threaded runtime, so no future needs to be `Send`. Every call is bounded in
 //! time by its implementation.
 
-#![expect(
-    async_fn_in_trait,
-    reason = "used on one thread, through generics only"
-)]
+#![expect(async_fn_in_trait, reason = "used on one thread, through generics only")]
 
 use crate::domain::connection::AmqpSettings;
 use crate::domain::envelope::Envelope;

@@ -5,8 +5,14 @@
 
 pub mod ids;
 
+pub mod attempt;
 pub mod connection;
 pub mod envelope;
 pub mod fault;
+pub mod key;
+pub mod ledger;
 pub mod outcome;
+pub mod payload;
+pub mod run_id;
 pub mod shutdown;
+pub mod target;
