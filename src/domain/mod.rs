@@ -15,4 +15,5 @@ pub mod outcome;
 pub mod payload;
 pub mod run_id;
 pub mod shutdown;
+pub mod status;
 pub mod target;
