@@ -6,7 +6,9 @@
 pub mod ids;
 
 pub mod connection;
+pub mod declaration;
 pub mod envelope;
 pub mod fault;
 pub mod outcome;
 pub mod shutdown;
+pub mod subscription;
