@@ -4,10 +4,20 @@
 //! the caller runs a scan on a thread of its own. A folder that cannot be listed is an error and never an empty result;
 //! anything below it that cannot be read is a value in the [`Scan`] and stops nothing else.
 
+mod file;
+mod python;
+mod scanner;
+mod walk;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::domain::declaration::{Declaration, FileProblem, Refusal};
+
+pub use scanner::Scanner;
+
+/// The stack of the thread that reads files, in bytes. Only what a file needs of it becomes memory.
+const READER_STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// What a scan found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +36,7 @@ pub struct Scan {
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
     /// The folder itself cannot be listed.
-    #[error("list the DAG folder {}: {source}; check that it exists and that this user may read it", folder.display())]
+    #[error("cannot list the DAG folder {}: {source}; check that it exists and that this user may read it", folder.display())]
     ListFolder {
         /// The folder as it is configured.
         folder: PathBuf,
@@ -35,41 +45,16 @@ pub enum ScanError {
         source: io::Error,
     },
     /// The thread that reads files could not be started.
-    #[error("start a thread to read DAG files: {0}")]
+    #[error(
+        "cannot start a thread to read DAG files: {0}; check the limits on processes and memory"
+    )]
     StartThread(#[source] io::Error),
 }
 
 /// Scans a folder once. For repeated scans a [`Scanner`] remembers what has not changed.
 ///
 /// # Errors
-/// [`ScanError::ListFolder`] where the folder itself cannot be listed: keep the last good scan.
+/// [`ScanError`]: nothing is known, so keep the last good scan.
 pub fn scan(folder: &Path) -> Result<Scan, ScanError> {
     Scanner::new(folder).scan()
-}
-
-/// Scans one folder again and again, reading only the files that changed.
-#[derive(Debug)]
-pub struct Scanner {
-    folder: PathBuf,
-}
-
-impl Scanner {
-    /// A scanner that has read nothing yet.
-    pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self {
-            folder: folder.into(),
-        }
-    }
-
-    /// Scans the folder as it is now.
-    ///
-    /// # Errors
-    /// [`ScanError::ListFolder`] where the folder itself cannot be listed: keep the last good scan.
-    pub fn scan(&mut self) -> Result<Scan, ScanError> {
-        std::fs::read_dir(&self.folder).map_err(|source| ScanError::ListFolder {
-            folder: self.folder.clone(),
-            source,
-        })?;
-        Ok(Scan::default())
-    }
 }
