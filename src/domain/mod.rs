@@ -7,6 +7,7 @@ pub mod ids;
 
 pub mod attempt;
 pub mod connection;
+pub mod declaration;
 pub mod envelope;
 pub mod fault;
 pub mod key;
@@ -16,4 +17,5 @@ pub mod payload;
 pub mod run_id;
 pub mod shutdown;
 pub mod status;
+pub mod subscription;
 pub mod target;
