@@ -9,4 +9,5 @@ pub mod connection;
 pub mod envelope;
 pub mod fault;
 pub mod outcome;
+pub mod retry;
 pub mod shutdown;
