@@ -15,6 +15,7 @@ pub mod ledger;
 pub mod outcome;
 pub mod payload;
 pub mod run_id;
+pub mod retry;
 pub mod shutdown;
 pub mod status;
 pub mod subscription;
