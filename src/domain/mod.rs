@@ -5,6 +5,7 @@
 
 pub mod ids;
 
+pub mod conf;
 pub mod connection;
 pub mod envelope;
 pub mod fault;
