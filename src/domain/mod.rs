@@ -6,6 +6,7 @@
 pub mod ids;
 
 pub mod attempt;
+pub mod conf;
 pub mod connection;
 pub mod declaration;
 pub mod envelope;
