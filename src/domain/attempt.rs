@@ -58,6 +58,8 @@ pub enum Trouble {
     Target,
     /// The target refused message after message: held rather than dead-lettered.
     Failing,
+    /// The state file cannot be written.
+    Store,
 }
 
 impl Trouble {
@@ -68,6 +70,7 @@ impl Trouble {
             Self::Access => "airflow_access",
             Self::Target => "target_fault",
             Self::Failing => "target_failing",
+            Self::Store => "state_file",
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod envelope;
 pub mod fault;
 pub mod key;
 pub mod ledger;
+pub mod line_budget;
 pub mod outcome;
 pub mod payload;
 pub mod run_id;

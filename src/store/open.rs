@@ -42,6 +42,21 @@ pub struct Opened {
 /// # Errors
 /// See [`StoreError`]; the file is untouched where it is newer than this program.
 pub fn open(dir: &Path, now_ms: i64) -> Result<(Store, Closed, Opened), StoreError> {
+    let (connection, opened) = open_connection(dir, now_ms)?;
+    let (store, closed) = Store::start(connection)
+        .map_err(|error| StoreError::Open { path: dir.join(FILE_NAME), source: error.into() })?;
+    Ok((store, closed, opened))
+}
+
+/// As [`open`], but without a thread: see [`Store::inline`].
+///
+/// # Errors
+/// As [`open`].
+pub fn open_inline(dir: &Path, now_ms: i64) -> Result<(Store, Opened), StoreError> {
+    open_connection(dir, now_ms).map(|(connection, opened)| (Store::inline(connection), opened))
+}
+
+fn open_connection(dir: &Path, now_ms: i64) -> Result<(Connection, Opened), StoreError> {
     let path = dir.join(FILE_NAME);
     let failed = |source: Box<dyn std::error::Error + Send + Sync>| StoreError::Open { path: path.clone(), source };
     make_dir(dir).map_err(|error| failed(error.into()))?;
@@ -50,7 +65,7 @@ pub fn open(dir: &Path, now_ms: i64) -> Result<(Store, Closed, Opened), StoreErr
         Err(Trouble::Broken(error)) => {
             let aside = move_aside(&path, now_ms).map_err(|error| failed(error.into()))?;
             tracing::error!(
-                event = "store.moved_aside",
+                event = crate::telemetry::events::STORE_MOVED_ASIDE,
                 "the state file {} is broken ({error}); it was moved to {} and a new one begun: messages without an id \
                  that were under way may start a second run",
                 path.display(),
@@ -65,8 +80,7 @@ pub fn open(dir: &Path, now_ms: i64) -> Result<(Store, Closed, Opened), StoreErr
         Trouble::Broken(error) | Trouble::Sql(error) => failed(error.into()),
         Trouble::Newer(found) => StoreError::NewerSchema { path: path.clone(), found, known: current_version() },
     })?;
-    let (store, closed) = Store::start(connection).map_err(|error| failed(error.into()))?;
-    Ok((store, closed, opened))
+    Ok((connection, opened))
 }
 
 enum Trouble {

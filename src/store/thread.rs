@@ -1,5 +1,6 @@
 //! The thread that owns the connection, and the handle that reaches it.
 
+use std::rc::Rc;
 use std::thread;
 
 use rusqlite::{Connection, ffi};
@@ -26,7 +27,13 @@ type Job = Box<dyn FnOnce(Result<&Connection, Failure>) -> Answer + Send>;
 /// A handle on the state file. Cheap to clone; the thread ends when the last one is gone.
 #[derive(Clone)]
 pub struct Store {
-    jobs: mpsc::Sender<Job>,
+    route: Route,
+}
+
+#[derive(Clone)]
+enum Route {
+    Thread(mpsc::Sender<Job>),
+    Inline(Rc<Connection>),
 }
 
 /// Resolves once the thread has closed the file.
@@ -42,7 +49,13 @@ impl Store {
             drop(connection);
             let _ = done.send(());
         })?;
-        Ok((Self { jobs }, closed))
+        Ok((Self { route: Route::Thread(jobs) }, closed))
+    }
+
+    /// Runs every command at once on the caller's own thread, each in a transaction of its own: for flows under a test
+    /// clock, which must not wait for another thread.
+    pub(super) fn inline(connection: Connection) -> Self {
+        Self { route: Route::Inline(Rc::new(connection)) }
     }
 
     /// Runs `work` in the next transaction and returns once it is committed.
@@ -70,7 +83,7 @@ impl Store {
     ) {
         let log_failure = move |result: rusqlite::Result<()>| {
             if let Err(error) = result {
-                tracing::warn!(event = "store.write_failed", %error, "the state file refused {what}: {error}");
+                tracing::warn!(event = crate::telemetry::events::STORE_WRITE_FAILED, %error, "the state file refused {what}: {error}");
             }
         };
         // A closed store means that the process is stopping: what is not written down is found again at the broker.
@@ -86,7 +99,13 @@ impl Store {
             let result = transaction.map_err(to_error).and_then(|connection| in_savepoint(connection, work));
             Box::new(move |committed| reply(committed.map_err(to_error).and(result)))
         });
-        self.jobs.send(job).await.map_err(|_| StoreError::Closed)
+        match &self.route {
+            Route::Thread(jobs) => jobs.send(job).await.map_err(|_| StoreError::Closed),
+            Route::Inline(connection) => {
+                run_batch(connection, &mut vec![job]);
+                Ok(())
+            }
+        }
     }
 }
 
@@ -116,18 +135,22 @@ fn in_savepoint<T>(
 fn serve(connection: &Connection, mut waiting: mpsc::Receiver<Job>) {
     let mut batch = Vec::with_capacity(BATCH_LEN);
     while waiting.blocking_recv_many(&mut batch, BATCH_LEN) > 0 {
-        let begun = connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| to_failure(&error));
-        let answers: Vec<Answer> = batch
-            .drain(..)
-            .map(|job| match &begun {
-                Ok(()) => job(Ok(connection)),
-                Err(failure) => job(Err(failure.clone())),
-            })
-            .collect();
-        let committed = begun.and_then(|()| commit(connection).map_err(|error| to_failure(&error)));
-        for answer in answers {
-            answer(committed.clone());
-        }
+        run_batch(connection, &mut batch);
+    }
+}
+
+fn run_batch(connection: &Connection, batch: &mut Vec<Job>) {
+    let begun = connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| to_failure(&error));
+    let answers: Vec<Answer> = batch
+        .drain(..)
+        .map(|job| match &begun {
+            Ok(()) => job(Ok(connection)),
+            Err(failure) => job(Err(failure.clone())),
+        })
+        .collect();
+    let committed = begun.and_then(|()| commit(connection).map_err(|error| to_failure(&error)));
+    for answer in answers {
+        answer(committed.clone());
     }
 }
 

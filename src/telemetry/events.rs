@@ -58,6 +58,31 @@ events! {
     /// ERROR: a thread or task panicked; the message and the place are in the line.
     THREAD_PANICKED = "thread.panicked" @ Error;
 
+    /// INFO: the broker has confirmed a consumer.
+    CONSUMER_ATTACHED = "consumer.attached" @ Info;
+    /// WARNING, or ERROR where somebody has to act: a consumer could not be attached, or was lost. Once for each new text.
+    CONSUMER_FAILED = "consumer.failed" @ Error;
+    /// WARNING: deliveries are held because their target cannot be started. Once for each new reason.
+    DELIVERY_HELD = "delivery.held" @ Warn;
+    /// INFO: the target of held deliveries is started again.
+    SUBSCRIPTION_RECOVERED = "subscription.recovered" @ Info;
+    /// INFO: a DAG run was started. At most 20 a second for one subscription.
+    RUN_STARTED = "run.started" @ Info;
+    /// INFO: how many started runs were left out of the log.
+    RUNS_STARTED = "runs.started" @ Info;
+    /// INFO: the run of a message was there already.
+    RUN_DUPLICATE = "run.duplicate" @ Info;
+    /// WARNING: a message that its DAG can never take was kept and dead-lettered.
+    MESSAGE_REFUSED = "message.refused" @ Warn;
+    /// WARNING: two messages of different contents share a message id.
+    ID_COLLISION = "message.id_collision" @ Warn;
+    /// ERROR: a delivery met a defect of this program; it was given back.
+    DELIVERY_PANICKED = "delivery.panicked" @ Error;
+    /// WARNING: the state file refused a record that nothing waits for.
+    STORE_WRITE_FAILED = "store.write_failed" @ Warn;
+    /// ERROR: the state file was broken; it was moved aside and a new one begun.
+    STORE_MOVED_ASIDE = "store.moved_aside" @ Error;
+
     /// WARNING: standard output did not take this many lines.
     LOG_DROPPED = "log.dropped" @ Warn;
     /// ERROR: the log could not be written out within 2 s of the exit.
