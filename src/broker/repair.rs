@@ -7,6 +7,8 @@
 //!
 //! Therefore method and header frames are looked through on their way in: invalid sequences in short strings become U+FFFD
 //! (cut at 255 bytes), and what is nested deeper than [`MAX_DEPTH`] becomes empty. Bodies and long strings pass untouched.
+//! RabbitMQ sends a message's headers in one frame whatever frame size was agreed, and lapin ends the connection over a frame
+//! that is too large; headers that cannot fit are replaced by a note ([`DROPPED_HEADERS`]).
 //! A frame that is not well-formed AMQP passes as it is: saying so is lapin's part.
 //!
 //! Source: AMQP 0-9-1 specification §4.2; lapin 4.12.3 `amq-protocol-types` `parsing.rs`, `make_str`. Remove when lapin
@@ -15,9 +17,14 @@
 /// Levels of tables and arrays inside the headers table that are kept. More than any known producer uses.
 pub(super) const MAX_DEPTH: u8 = 64;
 
-/// The largest frame that is held back to be looked through. RabbitMQ's own frame limit is 128 KiB; a header frame may exceed
-/// the size we negotiated but not the publisher's, which a server can set higher.
-const MAX_HELD: u32 = 4 * 1024 * 1024;
+/// The largest frame that is held back to be looked through. RabbitMQ's own frame limit is 128 KiB unless it is told otherwise.
+const MAX_HELD: u32 = 16 * 1024 * 1024;
+
+/// The smallest frame size the protocol allows to agree on.
+const FRAME_MIN: u32 = 4096;
+
+/// The header that stands for headers too large for a frame; its value is the size of the frame's content in bytes.
+pub(super) const DROPPED_HEADERS: &str = "rmq_watcher.headers_too_large";
 
 const METHOD: u8 = 1;
 const HEADER: u8 = 2;
@@ -27,7 +34,13 @@ const HEAD_LEN: usize = 7;
 
 /// Takes the incoming byte stream in pieces of any size and yields it with repaired frames.
 #[derive(Debug)]
-pub(super) enum Repairer {
+pub(super) struct Repairer {
+    state: State,
+    frame_max: usize,
+}
+
+#[derive(Debug)]
+enum State {
     /// Collecting a frame's head: type, channel, size.
     Head(Vec<u8>),
     /// Passing this many bytes on untouched.
@@ -38,35 +51,45 @@ pub(super) enum Repairer {
     Foreign,
 }
 
-impl Repairer {
-    pub(super) fn new() -> Self {
+impl State {
+    fn start() -> Self {
         Self::Head(Vec::with_capacity(HEAD_LEN))
+    }
+}
+
+impl Repairer {
+    /// `frame_max` is the size we ask for; the broker's offer may lower it.
+    pub(super) fn new(frame_max: u32) -> Self {
+        Self {
+            state: State::start(),
+            frame_max: frame_max as usize,
+        }
     }
 
     /// Whether all of the next `len` bytes may pass without being looked at; if so, they count as passed.
     pub(super) fn pass(&mut self, len: usize) -> bool {
-        match self {
-            Self::Foreign => true,
-            Self::Pass(left) if *left >= len as u64 => {
+        match &mut self.state {
+            State::Foreign => true,
+            State::Pass(left) if *left >= len as u64 => {
                 *left -= len as u64;
                 if *left == 0 {
-                    *self = Self::new();
+                    self.state = State::start();
                 }
                 true
             }
-            Self::Pass(_) | Self::Head(_) | Self::Hold(..) => false,
+            State::Pass(_) | State::Head(_) | State::Hold(..) => false,
         }
     }
 
     /// Takes the next bytes in and appends what may go on to `out`.
     pub(super) fn feed(&mut self, mut input: &[u8], out: &mut Vec<u8>) {
         while !input.is_empty() {
-            match self {
-                Self::Foreign => {
+            match &mut self.state {
+                State::Foreign => {
                     out.extend_from_slice(input);
                     return;
                 }
-                Self::Pass(left) => {
+                State::Pass(left) => {
                     let n = usize::try_from(*left)
                         .unwrap_or(usize::MAX)
                         .min(input.len());
@@ -74,71 +97,92 @@ impl Repairer {
                     input = &input[n..];
                     *left -= n as u64;
                     if *left == 0 {
-                        *self = Self::new();
+                        self.state = State::start();
                     }
                 }
-                Self::Head(head) => {
+                State::Head(head) => {
                     let n = (HEAD_LEN - head.len()).min(input.len());
                     head.extend_from_slice(&input[..n]);
                     input = &input[n..];
-                    *self = Self::after_head(std::mem::take(head), out);
+                    self.state = after_head(std::mem::take(head), out);
                 }
-                Self::Hold(frame, whole) => {
+                State::Hold(frame, whole) => {
                     let n = (*whole - frame.len()).min(input.len());
                     frame.extend_from_slice(&input[..n]);
                     input = &input[n..];
                     if frame.len() == *whole {
-                        emit(frame, out);
-                        *self = Self::new();
+                        let frame = std::mem::take(frame);
+                        self.state = State::start();
+                        self.emit(&frame, out);
                     }
                 }
             }
         }
     }
 
-    /// What comes after the head collected so far.
-    fn after_head(head: Vec<u8>, out: &mut Vec<u8>) -> Self {
-        let known = matches!(head[0], METHOD | HEADER | BODY | HEARTBEAT);
-        if known && head.len() < HEAD_LEN {
-            return Self::Head(head);
+    /// Appends a whole frame, repaired where it must be.
+    fn emit(&mut self, frame: &[u8], out: &mut Vec<u8>) {
+        let payload = &frame[HEAD_LEN..frame.len() - 1];
+        self.note_offer(frame[0], payload);
+        let room = self.frame_max - HEAD_LEN - 1;
+        let mut repaired = repair(frame[0], payload, None);
+        let len = repaired.as_ref().map_or(payload.len(), Vec::len);
+        if frame[0] == HEADER && len > room {
+            repaired = repair(frame[0], payload, Some(len));
         }
-        if !known {
-            out.extend_from_slice(&head);
-            return Self::Foreign;
+        let Some((repaired, size)) = repaired.and_then(|r| {
+            let size = u32::try_from(r.len()).ok()?;
+            Some((r, size))
+        }) else {
+            out.extend_from_slice(frame);
+            return;
+        };
+        out.extend_from_slice(&frame[..3]);
+        out.extend_from_slice(&size.to_be_bytes());
+        out.extend_from_slice(&repaired);
+        out.push(frame[frame.len() - 1]);
+    }
+
+    /// `connection.tune` carries the broker's frame size; lapin will take the smaller of the two.
+    fn note_offer(&mut self, kind: u8, payload: &[u8]) {
+        if kind == METHOD
+            && let [0, 10, 0, 30, _, _, a, b, c, d, ..] = *payload
+        {
+            let offered = u32::from_be_bytes([a, b, c, d]);
+            if offered != 0 {
+                self.frame_max = self.frame_max.min(offered.max(FRAME_MIN) as usize);
+            }
         }
-        let size = u32::from_be_bytes([head[3], head[4], head[5], head[6]]);
-        if matches!(head[0], METHOD | HEADER) && size <= MAX_HELD {
-            let whole = HEAD_LEN + size as usize + 1;
-            return Self::Hold(head, whole);
-        }
-        out.extend_from_slice(&head);
-        Self::Pass(u64::from(size) + 1)
     }
 }
 
-/// Appends a whole frame, repaired where it must be.
-fn emit(frame: &[u8], out: &mut Vec<u8>) {
-    let payload = &frame[HEAD_LEN..frame.len() - 1];
-    let Some(repaired) = repair(frame[0], payload) else {
-        out.extend_from_slice(frame);
-        return;
-    };
-    let Ok(size) = u32::try_from(repaired.len()) else {
-        out.extend_from_slice(frame);
-        return;
-    };
-    out.extend_from_slice(&frame[..3]);
-    out.extend_from_slice(&size.to_be_bytes());
-    out.extend_from_slice(&repaired);
-    out.push(frame[frame.len() - 1]);
+/// What comes after the head collected so far.
+fn after_head(head: Vec<u8>, out: &mut Vec<u8>) -> State {
+    let known = matches!(head[0], METHOD | HEADER | BODY | HEARTBEAT);
+    if known && head.len() < HEAD_LEN {
+        return State::Head(head);
+    }
+    if !known {
+        out.extend_from_slice(&head);
+        return State::Foreign;
+    }
+    let size = u32::from_be_bytes([head[3], head[4], head[5], head[6]]);
+    if matches!(head[0], METHOD | HEADER) && size <= MAX_HELD {
+        let whole = HEAD_LEN + size as usize + 1;
+        return State::Hold(head, whole);
+    }
+    out.extend_from_slice(&head);
+    State::Pass(u64::from(size) + 1)
 }
 
-/// The repaired payload, or `None` where nothing needs repair or the payload is not well-formed.
-fn repair(kind: u8, payload: &[u8]) -> Option<Vec<u8>> {
+/// The repaired payload, or `None` where nothing needs repair or the payload is not well-formed. With `drop_headers` the
+/// headers table is left out, and a note with that number of bytes stands in its place.
+fn repair(kind: u8, payload: &[u8], drop_headers: Option<usize>) -> Option<Vec<u8>> {
     let mut copy = Copier {
         rest: payload,
-        out: Vec::with_capacity(payload.len() + 16),
+        out: Vec::with_capacity(payload.len().min(FRAME_MIN as usize) + 16),
         changed: false,
+        drop_headers,
     };
     if kind == HEADER {
         copy.content_header()?;
@@ -154,6 +198,7 @@ struct Copier<'a> {
     rest: &'a [u8],
     out: Vec<u8>,
     changed: bool,
+    drop_headers: Option<usize>,
 }
 
 impl<'a> Copier<'a> {
@@ -224,7 +269,7 @@ impl<'a> Copier<'a> {
                 continue;
             }
             match bit {
-                13 => self.nested(0, Self::table_entry)?,
+                13 => self.headers()?,
                 12 | 11 => {
                     self.bytes(1)?;
                 }
@@ -234,6 +279,23 @@ impl<'a> Copier<'a> {
                 _ => self.short_string()?,
             }
         }
+        Some(())
+    }
+
+    fn headers(&mut self) -> Option<()> {
+        let Some(size) = self.drop_headers else {
+            return self.nested(0, Self::table_entry);
+        };
+        let len = self.take(4)?;
+        self.take(u32::from_be_bytes([len[0], len[1], len[2], len[3]]) as usize)?;
+        let mut note = vec![u8::try_from(DROPPED_HEADERS.len()).ok()?];
+        note.extend_from_slice(DROPPED_HEADERS.as_bytes());
+        note.push(b'l');
+        note.extend_from_slice(&(size as u64).to_be_bytes());
+        self.out
+            .extend_from_slice(&u32::try_from(note.len()).ok()?.to_be_bytes());
+        self.out.extend_from_slice(&note);
+        self.changed = true;
         Some(())
     }
 

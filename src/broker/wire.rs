@@ -35,10 +35,11 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(io: Io) -> Self {
+    /// `frame_max` is the frame size that lapin will ask for.
+    pub(super) fn new(io: Io, frame_max: u32) -> Self {
         Self {
             io,
-            repairer: Repairer::new(),
+            repairer: Repairer::new(frame_max),
             ready: Vec::new(),
             taken: 0,
             first: FirstByte::default(),

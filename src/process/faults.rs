@@ -50,6 +50,8 @@ pub(super) enum Fault {
     ChildStatus,
     /// Writes to `RMQ_WATCHER_TEST_FILE` from its own thread, which hangs where that file system does.
     WriteFile,
+    /// Stops half a second after it was asked to.
+    SlowStop,
     /// Stops as asked; then the main thread hangs on its way out.
     HangClose,
 }
@@ -70,6 +72,7 @@ pub(super) fn selected() -> Option<Fault> {
         "log_flood" => Fault::LogFlood,
         "child_status" => Fault::ChildStatus,
         "write_file" => Fault::WriteFile,
+        "slow_stop" => Fault::SlowStop,
         "hang_close" => Fault::HangClose,
         unknown => panic!("RMQ_WATCHER_TEST_LOOP={unknown} is not a test loop"),
     })
@@ -101,6 +104,11 @@ impl Fault {
         match self {
             Self::FailPreparation | Self::HangPreparation => Ok(()),
             Self::Idle | Self::HangClose => stop_of(&mut work).await,
+            Self::SlowStop => {
+                stop_of(&mut work).await?;
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                Ok(())
+            }
             Self::Fail => Err("a test asked the loop to fail".to_owned()),
             Self::Return => Ok(()),
             Self::Panic => panic!("a test asked the loop to panic"),

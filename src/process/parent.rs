@@ -173,10 +173,8 @@ fn ask_for_death_signal() {
     };
     if let Err(errno) = answer {
         let own = std::process::id();
-        let sentence = format!(
-            "RMQ Watcher process {own}: prctl(PR_SET_PDEATHSIG) failed: {errno} ({})",
-            errno.desc()
-        );
+        let sentence =
+            format!("RMQ Watcher process {own}: prctl(PR_SET_PDEATHSIG) failed: {errno}");
         raw::stderr_line_if_ready(
             line::WATCHER,
             LogLevel::Error,

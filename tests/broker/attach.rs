@@ -35,8 +35,7 @@ fn real_attach_consume_ack_leaves_nothing() {
             assert!(settler.barrier().await);
             consumer.close().await;
             drop(settler);
-            client.ready(&queue, 0).await;
-            assert_eq!(client.counts(&queue).await, (0, 0));
+            client.idle(&queue).await;
             pool.close().await;
             client.close().await;
         }
@@ -81,7 +80,7 @@ fn real_cancel_lets_what_is_underway_be_taken_and_settled() {
             consumer.cancel().await;
             assert_eq!(client.counts(&queue).await.1, 0);
             let settler = consumer.settler();
-            settler.settle(first.tag, Verb::Ack).await;
+            assert_eq!(settler.settle(first.tag, Verb::Ack).await, Settled::Sent);
             for _ in 1..5 {
                 let tag = next(&mut consumer).await.tag;
                 assert_eq!(settler.settle(tag, Verb::Ack).await, Settled::Sent);

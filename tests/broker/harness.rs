@@ -205,16 +205,22 @@ impl Client {
 
     /// Waits until the queue has so many ready messages.
     pub(crate) async fn ready(&self, queue: &str, wanted: u32) {
+        self.shows(queue, |(ready, _)| ready == wanted).await;
+    }
+
+    /// Waits until the queue is empty and without consumers; a quorum queue says so a moment after its channel closed.
+    pub(crate) async fn idle(&self, queue: &str) {
+        self.shows(queue, |counts| counts == (0, 0)).await;
+    }
+
+    async fn shows(&self, queue: &str, wanted: impl Fn((u32, u32)) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
-            let (ready, _) = self.counts(queue).await;
-            if ready == wanted {
+            let counts = self.counts(queue).await;
+            if wanted(counts) {
                 return;
             }
-            assert!(
-                Instant::now() < deadline,
-                "{ready} ready in {queue}, not {wanted}"
-            );
+            assert!(Instant::now() < deadline, "{queue} stays at {counts:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

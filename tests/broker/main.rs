@@ -8,3 +8,10 @@ mod harness;
 mod node;
 
 mod attach;
+mod faults;
+mod peers;
+mod raw;
+mod settle;
+mod silent;
+mod strange;
+mod tls;

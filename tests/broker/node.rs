@@ -65,6 +65,33 @@ impl Node {
     /// A node of the test's own, killed and removed at its end.
     pub(crate) fn own(version: u8, conf: &[String]) -> Self {
         let home = tempfile::tempdir().unwrap();
+        Self::start(version, home, conf)
+    }
+
+    /// A node of the test's own that can read these certificates; `conf` is told under which folder it sees them.
+    pub(crate) fn own_with(
+        version: u8,
+        certificates: &Certificates,
+        conf: &dyn Fn(&str) -> Vec<String>,
+    ) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let copies = home.path().join("node/certificates");
+        std::fs::create_dir_all(&copies).unwrap();
+        for file in std::fs::read_dir(certificates.0.path()).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), copies.join(file.file_name())).unwrap();
+        }
+        // A version 4 node runs in a root of its own, where its folder is /node.
+        let seen = if version == 4 {
+            "/node/certificates".to_owned()
+        } else {
+            copies.to_str().unwrap().to_owned()
+        };
+        let conf = conf(&seen);
+        Self::start(version, home, &conf)
+    }
+
+    fn start(version: u8, home: tempfile::TempDir, conf: &[String]) -> Self {
         let dir = home.path().join("node");
         let version_text = version.to_string();
         let mut args = vec!["start", dir.to_str().unwrap(), "--version", &version_text];
@@ -296,9 +323,15 @@ impl Certificates {
         ]);
     }
 
-    /// Configuration lines for a node with a TLS listener on `port`, presenting the certificate `name`.
-    pub(crate) fn listener(&self, port: u16, name: &str, ask_client: bool) -> Vec<String> {
-        let at = |file: String| self.path(&file).display().to_string();
+    /// Configuration lines for a node with a TLS listener on `port`, presenting the certificate `name` from the folder `seen`.
+    pub(crate) fn listener(
+        &self,
+        seen: &str,
+        port: u16,
+        name: &str,
+        ask_client: bool,
+    ) -> Vec<String> {
+        let at = |file: String| format!("{seen}/{file}");
         vec![
             format!("listeners.ssl.1 = 127.0.0.1:{port}"),
             format!("ssl_options.cacertfile = {}", at("ca.pem".to_owned())),
@@ -336,5 +369,17 @@ pub(crate) fn free_port() -> u16 {
         if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
+    }
+}
+
+/// Waits until something listens on the port.
+pub(crate) fn wait_for_port(port: u16) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "nothing listens on {port}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
     }
 }

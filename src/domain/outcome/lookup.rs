@@ -90,8 +90,8 @@ pub(super) fn read(exchange: &Exchange) -> Read<'_> {
     match (reply.status, voice(reply)) {
         (401 | 403, _) => Read::Nothing(refused_access(reply)),
         (408 | 429 | 500..600, _) => Read::Nothing(unwell(reply)),
-        (_, Voice::Json(reply, json)) => Read::Json(reply, json),
-        (_, Voice::Redirect(_) | Voice::Other(_)) => Read::Nothing(strange(reply)),
+        (_, Voice::Json(json)) => Read::Json(reply, json),
+        (_, Voice::Redirect | Voice::Other) => Read::Nothing(strange(reply)),
     }
 }
 

@@ -14,23 +14,23 @@ const TEXT_LIMIT: usize = 500;
 const COMPLAINTS: usize = 3;
 
 /// An answer, sorted by who gave it.
-pub(super) enum Voice<'a> {
+pub(super) enum Voice {
     /// A JSON object, as Airflow's API sends them.
-    Json(&'a Reply, Value),
+    Json(Value),
     /// A redirect: in front of an API that is a login page or a move to another address.
-    Redirect(&'a Reply),
+    Redirect,
     /// Anything else: a page, plain text, JSON that is no object, nothing.
-    Other(&'a Reply),
+    Other,
 }
 
 /// Sorts an answer by who gave it.
-pub(super) fn voice(reply: &Reply) -> Voice<'_> {
+pub(super) fn voice(reply: &Reply) -> Voice {
     if (300..400).contains(&reply.status) {
-        return Voice::Redirect(reply);
+        return Voice::Redirect;
     }
     match serde_json::from_slice::<Value>(&reply.body) {
-        Ok(value) if claims_json(reply) && value.is_object() => Voice::Json(reply, value),
-        Ok(_) | Err(_) => Voice::Other(reply),
+        Ok(value) if claims_json(reply) && value.is_object() => Voice::Json(value),
+        Ok(_) | Err(_) => Voice::Other,
     }
 }
 
@@ -104,7 +104,7 @@ pub(super) fn says_not_found(reply: &Reply, json: &Value, name: &str) -> bool {
 /// One sentence about an answer that is not one of Airflow's.
 pub(super) fn strange(reply: &Reply) -> String {
     match voice(reply) {
-        Voice::Redirect(_) => format!(
+        Voice::Redirect => format!(
             "the address redirects ({}) to {}: a login page or another address stands in front of Airflow's API",
             reply.status,
             reply
@@ -112,14 +112,14 @@ pub(super) fn strange(reply: &Reply) -> String {
                 .as_deref()
                 .map_or_else(|| "nowhere".to_owned(), place_of)
         ),
-        Voice::Json(_, json) => {
+        Voice::Json(json) => {
             format!(
                 "the answer {} is not one of Airflow's API: {}",
                 reply.status,
                 words(&json)
             )
         }
-        Voice::Other(_) => format!(
+        Voice::Other => format!(
             "the answer {} is not one of Airflow's API but {}: another program or a login page stands in front of it",
             reply.status,
             reply
@@ -138,8 +138,8 @@ fn place_of(location: &str) -> String {
 /// One sentence about an answer that lets us not in (401, 403).
 pub(super) fn refused_access(reply: &Reply) -> String {
     let said = match voice(reply) {
-        Voice::Json(_, json) => words(&json),
-        Voice::Redirect(_) | Voice::Other(_) => String::new(),
+        Voice::Json(json) => words(&json),
+        Voice::Redirect | Voice::Other => String::new(),
     };
     let said = if said.is_empty() {
         String::new()
@@ -160,8 +160,8 @@ pub(super) fn refused_access(reply: &Reply) -> String {
 /// One sentence about a 429 or 5xx.
 pub(super) fn unwell(reply: &Reply) -> String {
     let said = match voice(reply) {
-        Voice::Json(_, json) => words(&json),
-        Voice::Redirect(_) | Voice::Other(_) => String::new(),
+        Voice::Json(json) => words(&json),
+        Voice::Redirect | Voice::Other => String::new(),
     };
     if said.is_empty() {
         format!("Airflow answered {}", reply.status)
@@ -176,10 +176,10 @@ pub fn asks_for_login(reply: &Reply, dialect: Dialect) -> bool {
     match (reply.status, dialect) {
         (401, _) | (403, Dialect::V1) => true,
         (403, Dialect::V2) => match voice(reply) {
-            Voice::Json(_, json) => words(&json).contains("Invalid JWT token"),
-            Voice::Redirect(_) | Voice::Other(_) => false,
+            Voice::Json(json) => words(&json).contains("Invalid JWT token"),
+            Voice::Redirect | Voice::Other => false,
         },
-        (300..400, Dialect::V1) => reply
+        (300..=399, Dialect::V1) => reply
             .location
             .as_deref()
             .is_some_and(|goal| place_of(goal).contains("/login")),
@@ -191,9 +191,9 @@ pub fn asks_for_login(reply: &Reply, dialect: Dialect) -> bool {
 /// about a DAG or a run, a redirect, a page with status 200). Several in a row are a reason to ask for the version again.
 pub fn from_stranger(reply: &Reply) -> bool {
     match voice(reply) {
-        Voice::Redirect(_) => true,
-        Voice::Other(_) => matches!(reply.status, 200..300 | 404 | 405),
-        Voice::Json(_, json) => {
+        Voice::Redirect => true,
+        Voice::Other => matches!(reply.status, 200..300 | 404 | 405),
+        Voice::Json(json) => {
             reply.status == 405
                 || (reply.status == 404 && {
                     let text = words(&json).to_lowercase();

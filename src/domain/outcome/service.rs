@@ -20,7 +20,7 @@ pub fn classify_version(exchange: &Exchange) -> VersionAnswer {
         Exchange::Replied(reply) => reply,
     };
     match (reply.status, voice(reply)) {
-        (200, Voice::Json(_, json)) => match json.get("version").and_then(Value::as_str) {
+        (200, Voice::Json(json)) => match json.get("version").and_then(Value::as_str) {
             Some(version) => VersionAnswer::Is(tidy(version)),
             None => VersionAnswer::AccessFault(strange(reply)),
         },
@@ -71,7 +71,7 @@ pub fn classify_access(exchange: &Exchange) -> AccessAnswer {
         Exchange::Replied(reply) => reply,
     };
     match (reply.status, voice(reply)) {
-        (200, Voice::Json(_, json)) if json.get("dags").is_some_and(Value::is_array) => {
+        (200, Voice::Json(json)) if json.get("dags").is_some_and(Value::is_array) => {
             AccessAnswer::Granted
         }
         (401 | 403, _) => AccessAnswer::AccessFault(refused_access(reply)),

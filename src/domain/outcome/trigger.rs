@@ -55,8 +55,8 @@ fn classify_reply(reply: &Reply, dialect: Dialect, dag: &DagId, run: &RunId) -> 
                 .to_owned(),
         ),
         400 | 404 | 409 | 415 | 422 => match voice(reply) {
-            Voice::Json(_, json) => classify_refusal(reply, &json, dialect, dag),
-            Voice::Redirect(_) | Voice::Other(_) => TriggerAnswer::AccessFault(strange(reply)),
+            Voice::Json(json) => classify_refusal(reply, &json, dialect, dag),
+            Voice::Redirect | Voice::Other => TriggerAnswer::AccessFault(strange(reply)),
         },
         _ => TriggerAnswer::AccessFault(strange(reply)),
     }
@@ -64,15 +64,15 @@ fn classify_reply(reply: &Reply, dialect: Dialect, dag: &DagId, run: &RunId) -> 
 
 fn classify_success(reply: &Reply, run: &RunId) -> TriggerAnswer {
     match voice(reply) {
-        Voice::Json(_, json) => match json.get("dag_run_id").and_then(Value::as_str) {
+        Voice::Json(json) => match json.get("dag_run_id").and_then(Value::as_str) {
             Some(id) if id == run.as_str() => TriggerAnswer::Created,
             Some(_) => TriggerAnswer::Ambiguous("Airflow's answer names another run".to_owned()),
             None => TriggerAnswer::AccessFault(strange(reply)),
         },
-        Voice::Redirect(_) | Voice::Other(_) if claims_json(reply) => {
+        Voice::Redirect | Voice::Other if claims_json(reply) => {
             TriggerAnswer::Ambiguous("Airflow's answer cannot be read as JSON".to_owned())
         }
-        Voice::Redirect(_) | Voice::Other(_) => TriggerAnswer::AccessFault(strange(reply)),
+        Voice::Redirect | Voice::Other => TriggerAnswer::AccessFault(strange(reply)),
     }
 }
 

@@ -121,9 +121,8 @@ fn start_watcher(launch: &Launch, caller: &[CString]) -> Result<Option<Marker>, 
         }
         Birth::Failed { what, errno } => {
             let line = format!(
-                "RMQ Watcher process could not be started: {what} of {}: {errno} ({}) — the scheduler starts without it",
-                program.first_name(),
-                errno.desc()
+                "RMQ Watcher process could not be started: {what} of {}: {errno} — the scheduler starts without it",
+                program.first_name()
             );
             say(LogLevel::Error, events::LAUNCH_FAILED, &line);
             none_or_refuse(launch)
@@ -181,9 +180,8 @@ fn become_command(launch: &Launch, environment: &[CString]) -> c_int {
     let errno = spawn::exec_command(&launch.command, environment);
     let name = launch.command.first().map(|name| name.to_string_lossy());
     let line = format!(
-        "rmq-launcher: the command {} could not be started: {errno} ({})",
-        name.unwrap_or_default(),
-        errno.desc()
+        "rmq-launcher: the command {} could not be started: {errno}",
+        name.unwrap_or_default()
     );
     say(LogLevel::Error, events::COMMAND_FAILED, &line);
     if errno == nix::errno::Errno::ENOENT {
