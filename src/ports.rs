@@ -6,6 +6,7 @@
 #![expect(async_fn_in_trait, reason = "used on one thread, through generics only")]
 
 use crate::domain::connection::AmqpSettings;
+use crate::domain::declaration::{Declaration, FileProblem, Refusal};
 use crate::domain::envelope::Envelope;
 use crate::domain::fault::BrokerFault;
 use crate::domain::ids::{ConnId, ConsumerTag, DagId, DeliveryTag, Epoch, QueueName, RunId};
@@ -116,6 +117,29 @@ pub enum Verb {
     GiveBackTried,
     /// `basic.nack`, requeue on: not tried.
     GiveBackUntried,
+}
+
+/// Reading what is declared.
+pub trait Declarations {
+    /// Reads everything that is declared now.
+    ///
+    /// # Errors
+    /// Nothing is known: keep what was read last. The text is a clause for people.
+    ///
+    /// # Cancel safety
+    /// A scan that was given up is waited for by the next call: there is never more than one under way.
+    async fn scan(&mut self) -> Result<Declared, String>;
+}
+
+/// What is declared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declared {
+    /// The subscriptions to run.
+    pub declarations: Vec<Declaration>,
+    /// Subscriptions that are written down and must not run.
+    pub refusals: Vec<Refusal>,
+    /// Files of which nothing is known.
+    pub unreadable: Vec<FileProblem>,
 }
 
 /// What became of a verb.

@@ -16,6 +16,7 @@ pub mod ledger;
 pub mod line_budget;
 pub mod outcome;
 pub mod payload;
+pub mod plan;
 pub mod run_id;
 pub mod retry;
 pub mod shutdown;

@@ -89,11 +89,6 @@ impl Report {
         }
     }
 
-    /// Nothing can be attached because nothing could be started.
-    pub(super) async fn no_credentials<R>(&self, context: &Context<R>) {
-        self.write(context, Attachment::Failed, Some("no Airflow credentials".to_owned())).await;
-    }
-
     pub(super) async fn disconnected<R>(&self, context: &Context<R>) {
         self.tag.take();
         self.trouble.take();

@@ -14,4 +14,4 @@ pub mod subscriptions;
 mod thread;
 
 pub use error::StoreError;
-pub use thread::Store;
+pub use thread::{Closed, Store};

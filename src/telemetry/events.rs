@@ -78,6 +78,26 @@ events! {
     ID_COLLISION = "message.id_collision" @ Warn;
     /// ERROR: a delivery met a defect of this program; it was given back.
     DELIVERY_PANICKED = "delivery.panicked" @ Error;
+    /// ERROR: the DAG folder could not be read; what runs keeps running.
+    SCAN_FAILED = "scan.failed" @ Error;
+    /// WARNING: a DAG file or directory could not be read.
+    FILE_UNREADABLE = "file.unreadable" @ Warn;
+    /// ERROR: a subscription is written down and does not run.
+    SUBSCRIPTION_REFUSED = "subscription.refused" @ Error;
+    /// ERROR: the state file did not take the subscriptions.
+    SYNC_FAILED = "sync.failed" @ Error;
+    /// ERROR: a setting is wrong; one line for each.
+    CONFIG_INVALID = "config.invalid" @ Error;
+    /// WARNING: a setting was set aside for a default.
+    CONFIG_WARNED = "config.warned" @ Warn;
+    /// ERROR: there are no Airflow credentials, so nothing is attached.
+    CREDENTIALS_MISSING = "credentials.missing" @ Error;
+    /// WARNING: another watcher holds the state directory; said each minute.
+    STATE_LOCKED = "state.locked" @ Warn;
+    /// INFO: the state directory is ours now.
+    STATE_TAKEN = "state.taken" @ Info;
+    /// WARNING: the state directory goes with its container.
+    STATE_EPHEMERAL = "state.ephemeral" @ Warn;
     /// WARNING: the state file refused a record that nothing waits for.
     STORE_WRITE_FAILED = "store.write_failed" @ Warn;
     /// ERROR: the state file was broken; it was moved aside and a new one begun.

@@ -68,7 +68,7 @@ struct World {
     watchers: Vec<Watcher>,
     luck: Luck,
     brought_back: bool,
-    /// At a kill, a message had arrived unnoted while the verb of another one of its key was sent and not yet confirmed.
+    /// At a kill, a message had arrived unnoted while the verb of another one of its key was sent and not confirmed.
     twin_unnoted: bool,
 }
 
@@ -136,11 +136,10 @@ impl World {
     }
 
     fn has_unnoted_twin(&self, w: usize) -> bool {
-        let flights = &self.watchers[w].flights;
-        let key = |flight: &Flight| self.keys[flight.message];
-        flights.iter().filter(|f| f.stage == Stage::Delivered).any(|unnoted| {
-            flights.iter().any(|other| matches!(other.stage, Stage::Verb | Stage::Read) && key(other) == key(unnoted))
-        })
+        let watcher = &self.watchers[w];
+        let is_open = |row: &Row| row.state == State::VerbSent;
+        let unnoted = watcher.flights.iter().filter(|flight| flight.stage == Stage::Delivered);
+        unnoted.map(|flight| self.keys[flight.message]).any(|key| watcher.rows.get(&key).is_some_and(|r| r.iter().any(is_open)))
     }
 
     fn kill_broker(&self, brings_back: bool) -> World {
