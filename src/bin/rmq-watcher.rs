@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use rmq_watcher::process::parent::ParentSource;
-use rmq_watcher::process::{SupervisorOptions, supervise};
+use rmq_watcher::app;
+use rmq_watcher::process::{SupervisorOptions, Work, faults, supervise};
 
 /// RabbitMQ messages start Apache Airflow DAG runs.
 #[derive(Parser)]
@@ -46,8 +47,10 @@ fn main() {
         (false, None) => ParentSource::Environment,
     };
     let config = run.config;
-    let code = supervise(SupervisorOptions::new(parent), |_work| async {
-        let _ = config; Ok::<(), String>(())
+    let code = supervise(SupervisorOptions::new(parent), |work| {
+        let Work { phase, started, log } = work;
+        let (started, on_arrow) = (Box::new(move || started.mark()), faults::kill_at_arrow());
+        app::run(app::Inputs { config, phase, started, log, on_arrow })
     });
     leave(code)
 }

@@ -4,6 +4,7 @@
 //! is in this one file, does nothing while the variables are unset, and is listed in `docs/operations.md`. Deadlines are
 //! shortened by the same means ([`seconds`]).
 
+use std::cell::Cell;
 use std::io::Write;
 use std::time::Duration;
 
@@ -21,6 +22,21 @@ pub(super) fn seconds(name: &str) -> Option<Duration> {
 /// Whether a test-only switch is set to `1`.
 pub(super) fn is_switched_on(name: &str) -> bool {
     std::env::var(name).is_ok_and(|value| value == "1")
+}
+
+/// `RMQ_WATCHER_TEST_KILL_AT=NAME:N` ends the process by SIGKILL at the N-th passing of the arrow NAME of the data flow.
+pub fn kill_at_arrow() -> Box<dyn Fn(&'static str)> {
+    let wanted = std::env::var("RMQ_WATCHER_TEST_KILL_AT").ok();
+    let Some((name, n)) = wanted.as_deref().and_then(|text| text.split_once(':')) else { return Box::new(|_| {}) };
+    let (name, left) = (name.to_owned(), Cell::new(n.parse().unwrap_or(1_u32)));
+    Box::new(move |arrow| {
+        if arrow == name {
+            left.set(left.get().saturating_sub(1));
+            if left.get() == 0 {
+                let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL);
+            }
+        }
+    })
 }
 
 /// What `RMQ_WATCHER_TEST_LOOP` puts in place of the loop.

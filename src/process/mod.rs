@@ -15,7 +15,7 @@ pub mod loop_thread;
 pub mod parent;
 pub mod supervisor;
 
-mod faults;
+pub mod faults;
 mod leave;
 mod notify;
 mod raw;

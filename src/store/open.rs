@@ -135,7 +135,11 @@ fn migrate(connection: &mut Connection, from: i64) -> Result<(), rusqlite::Error
     Ok(())
 }
 
-fn make_dir(dir: &Path) -> std::io::Result<()> {
+/// Makes the state directory, mode 0700, where it is missing.
+///
+/// # Errors
+/// It cannot be made.
+pub fn make_dir(dir: &Path) -> std::io::Result<()> {
     if !dir.is_dir() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         // The mask of the process may have taken bits away, never added any; a parent made on the way is ours too.
