@@ -1,6 +1,6 @@
 //! The thread that owns the connection, and the handle that reaches it.
 
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use rusqlite::{Connection, ffi};
@@ -33,7 +33,7 @@ pub struct Store {
 #[derive(Clone)]
 enum Route {
     Thread(mpsc::Sender<Job>),
-    Inline(Rc<Connection>),
+    Inline(Arc<Mutex<Connection>>),
 }
 
 /// Resolves once the thread has closed the file.
@@ -55,7 +55,7 @@ impl Store {
     /// Runs every command at once on the caller's own thread, each in a transaction of its own: for flows under a test
     /// clock, which must not wait for another thread.
     pub(super) fn inline(connection: Connection) -> Self {
-        Self { route: Route::Inline(Rc::new(connection)) }
+        Self { route: Route::Inline(Arc::new(Mutex::new(connection))) }
     }
 
     /// Runs `work` in the next transaction and returns once it is committed.
@@ -102,7 +102,7 @@ impl Store {
         match &self.route {
             Route::Thread(jobs) => jobs.send(job).await.map_err(|_| StoreError::Closed),
             Route::Inline(connection) => {
-                run_batch(connection, &mut vec![job]);
+                run_batch(&connection.lock().unwrap_or_else(PoisonError::into_inner), &mut vec![job]);
                 Ok(())
             }
         }
