@@ -2,10 +2,16 @@
 
 use std::path::PathBuf;
 
+use std::io::{self, Write};
+
 use clap::{Args, Parser, Subcommand};
 use rmq_watcher::process::parent::ParentSource;
-use rmq_watcher::app;
+use rmq_watcher::{app, cli};
 use rmq_watcher::process::{SupervisorOptions, Work, faults, supervise};
+use tokio::task::LocalSet;
+
+/// The exit code of a verb that failed.
+const FAILED: i32 = 1;
 
 /// RabbitMQ messages start Apache Airflow DAG runs.
 #[derive(Parser)]
@@ -19,6 +25,15 @@ struct CommandLine {
 enum Verb {
     /// Run the watcher process; started by rmq-launcher.
     Run(Run),
+    /// Print the effective settings and try them: broker, queues, Airflow, DAGs.
+    Check(Check),
+}
+
+#[derive(Args)]
+struct Check {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -40,7 +55,24 @@ struct Run {
 }
 
 fn main() {
-    let Verb::Run(run) = CommandLine::parse().verb;
+    match CommandLine::parse().verb {
+        Verb::Run(run) => supervised(run),
+        Verb::Check(check) => leave(tool(async move |out: &mut dyn Write| {
+            cli::check::run(check.config.as_deref(), out).await
+        })),
+    }
+}
+
+/// Runs a verb of the command-line tool; a reader that went away is no failure of ours to report.
+fn tool(verb: impl AsyncFnOnce(&mut dyn Write) -> io::Result<i32>) -> i32 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let Ok(runtime) = runtime else { return FAILED };
+    let mut out = io::stdout().lock();
+    let code = LocalSet::new().block_on(&runtime, verb(&mut out)).unwrap_or(FAILED);
+    out.flush().map_or(FAILED, |()| code)
+}
+
+fn supervised(run: Run) -> ! {
     let parent = match (run.standalone, run.parent_pid) {
         (true, _) => ParentSource::Standalone,
         (false, Some(pid)) => ParentSource::Argument(pid),

@@ -1,1 +1,3 @@
-//! (cli)
+//! The command-line tool: one file for each verb. Exit codes: 0 done, 1 failed, 2 wrong usage.
+
+pub mod check;

@@ -1,0 +1,220 @@
+//! `rmq-watcher check`: prints the effective settings, secrets left out, and then tries them.
+//!
+//! Changes nothing anywhere: it logs in, looks queues up passively and asks for DAGs. Every failure is one sentence that
+//! names what, where and what to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::airflow::AirflowClient;
+use crate::airflow::connections::{AirflowCli, Connections};
+use crate::broker::{ProbeFinding, ProbeResult, ProbeSubject, probe};
+use crate::config::Settings;
+use crate::config::airflow::Credentials;
+use crate::config::connections::AirflowDialect;
+use crate::config::problem::Problems;
+use crate::config::sources::Sources;
+use crate::discovery::{self, Scan};
+use crate::domain::ids::{ConnId, DagId, QueueName};
+use crate::domain::outcome::{AccessAnswer, DagLookup, Dialect, FoundDag};
+use crate::ports::Runs as _;
+
+/// Runs the verb; returns the exit code.
+///
+/// # Errors
+/// The output could not be written.
+pub async fn run(config: Option<&Path>, out: &mut dyn Write) -> io::Result<i32> {
+    let settings = Sources::gather(config, BTreeMap::new()).and_then(|sources| Settings::load(&sources));
+    let settings = match settings {
+        Ok(settings) => settings,
+        Err(Problems(problems)) => {
+            for problem in &problems {
+                writeln!(out, "FAIL  {problem}")?;
+            }
+            writeln!(out, "{} settings are wrong; nothing was tried", problems.len())?;
+            return Ok(1);
+        }
+    };
+    let mut check = Check { out, failures: 0 };
+    check.settings(&settings)?;
+    let scan = check.folder(&settings)?;
+    let airflow = check.airflow(&settings).await?;
+    check.connections(&settings, &scan, airflow.as_ref().map(|(_, dialect)| *dialect)).await?;
+    if let Some((client, _)) = &airflow {
+        check.dags(client, &scan).await?;
+    }
+    check.conclude()
+}
+
+struct Check<'a> {
+    out: &'a mut dyn Write,
+    failures: u32,
+}
+
+impl Check<'_> {
+    fn title(&mut self, title: &str) -> io::Result<()> {
+        writeln!(self.out, "\n{title}")
+    }
+
+    fn ok(&mut self, sentence: &str) -> io::Result<()> {
+        writeln!(self.out, "ok    {sentence}")
+    }
+
+    fn warn(&mut self, sentence: &str) -> io::Result<()> {
+        writeln!(self.out, "WARN  {sentence}")
+    }
+
+    fn fail(&mut self, sentence: &str) -> io::Result<()> {
+        self.failures += 1;
+        writeln!(self.out, "FAIL  {sentence}")
+    }
+
+    fn settings(&mut self, settings: &Settings) -> io::Result<()> {
+        writeln!(self.out, "Settings")?;
+        for setting in settings.effective() {
+            writeln!(self.out, "      {} = {}  ({})", setting.key, setting.shown_value, setting.source)?;
+        }
+        settings.warnings.iter().try_for_each(|warning| self.warn(warning))
+    }
+
+    fn folder(&mut self, settings: &Settings) -> io::Result<Scan> {
+        self.title("DAG folder")?;
+        let scan = match discovery::scan(&settings.dags_folder) {
+            Ok(scan) => scan,
+            Err(error) => {
+                self.fail(&error.to_string())?;
+                return Ok(Scan::default());
+            }
+        };
+        let (files, found) = (scan.files, scan.declarations.len());
+        self.ok(&format!("{}: {files} files, {found} subscriptions", settings.dags_folder.display()))?;
+        scan.unreadable.iter().try_for_each(|problem| self.fail(&problem.to_string()))?;
+        scan.refusals.iter().try_for_each(|refusal| self.fail(&refusal.to_string()))?;
+        Ok(scan)
+    }
+
+    async fn airflow(&mut self, settings: &Settings) -> io::Result<Option<(AirflowClient, Dialect)>> {
+        self.title("Airflow")?;
+        let client = match AirflowClient::new(settings.airflow.clone()) {
+            Ok(client) => client,
+            Err(error) => return self.fail(&error.to_string()).map(|()| None),
+        };
+        let url = &settings.airflow.url;
+        let dialect = match client.version().await {
+            Ok((dialect, version)) => {
+                self.ok(&format!("Airflow {version} answers at {url} (taken from {})", settings.airflow.url_source))?;
+                dialect
+            }
+            Err(blocked) => return self.fail(blocked.reason()).map(|()| None),
+        };
+        if settings.airflow.credentials == Credentials::Missing {
+            self.fail(
+                "no Airflow credentials, so the watcher would attach nothing; set airflow.username and airflow.password, \
+                 or airflow.password_file, airflow.token_file, airflow.token_command",
+            )?;
+            return Ok(None);
+        }
+        match client.access().await {
+            AccessAnswer::Granted => self.ok("the login is accepted")?,
+            AccessAnswer::AccessFault(reason) | AccessAnswer::Unavailable(reason) => {
+                return self.fail(&reason).map(|()| None);
+            }
+        }
+        Ok(Some((client, dialect)))
+    }
+
+    async fn connections(&mut self, settings: &Settings, scan: &Scan, dialect: Option<Dialect>) -> io::Result<()> {
+        self.title("RabbitMQ")?;
+        let connections = Connections::new(settings.file.clone(), AirflowCli::default());
+        if dialect == Some(Dialect::V1) {
+            connections.set_dialect(AirflowDialect::V2);
+        }
+        let wanted = queues_by_connection(scan);
+        if wanted.is_empty() {
+            self.ok("no subscription names a connection")?;
+        }
+        for (conn, queues) in wanted {
+            match connections.locate(&conn).await {
+                Err(fault) => self.fail(&fault.text)?,
+                Ok(found) => {
+                    self.ok(&format!("connection '{conn}' was found in {}", found.place))?;
+                    for warning in &found.warnings {
+                        self.warn(&format!("connection '{conn}': {warning}"))?;
+                    }
+                    for result in probe(&found.settings, &queues).await {
+                        self.probed(&conn, result)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn probed(&mut self, conn: &ConnId, result: ProbeResult) -> io::Result<()> {
+        let finding = match result.outcome {
+            Ok(finding) => finding,
+            Err(fault) => return self.fail(&format!("connection '{conn}': {}", fault.text)),
+        };
+        match (result.subject, finding) {
+            (ProbeSubject::Queue(queue), ProbeFinding::Queue { messages, consumers }) => {
+                self.ok(&format!("queue '{queue}': {messages} messages, {consumers} consumers"))
+            }
+            (ProbeSubject::Queue(queue), ProbeFinding::Works) => self.ok(&format!("queue '{queue}' is there")),
+            (ProbeSubject::Connection, _) => self.ok(&format!("connection '{conn}': the broker answers")),
+            (ProbeSubject::Login, _) => self.ok(&format!("connection '{conn}': the login is accepted")),
+            (ProbeSubject::Vhost, _) => self.ok(&format!("connection '{conn}': the vhost is open to us")),
+        }
+    }
+
+    async fn dags(&mut self, client: &AirflowClient, scan: &Scan) -> io::Result<()> {
+        self.title("DAGs")?;
+        let dags: BTreeSet<DagId> = scan.declarations.iter().map(|declaration| declaration.dag_id.clone()).collect();
+        if dags.is_empty() {
+            self.ok("no subscription names a DAG")?;
+        }
+        for dag in dags {
+            match client.look_up_dag(&dag).await {
+                DagLookup::Found(found) => self.dag(&dag, found)?,
+                DagLookup::Absent => self.fail(&format!(
+                    "DAG '{dag}': Airflow does not know it; it may not have read the file yet, or fail to import it"
+                ))?,
+                DagLookup::Unknown(reason) => self.fail(&format!("DAG '{dag}': {reason}"))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn dag(&mut self, dag: &DagId, found: FoundDag) -> io::Result<()> {
+        if !found.is_active {
+            return self.fail(&format!("DAG '{dag}': Airflow does not find it in the DAG folder any more"));
+        }
+        if found.has_import_errors {
+            return self.fail(&format!("DAG '{dag}': its file fails to import; see Airflow's import errors"));
+        }
+        if found.is_paused {
+            return self.warn(&format!("DAG '{dag}' is paused: its runs will be created and wait until it is unpaused"));
+        }
+        self.ok(&format!("DAG '{dag}' can be started"))
+    }
+
+    fn conclude(&mut self) -> io::Result<i32> {
+        match self.failures {
+            0 => writeln!(self.out, "\nEverything that was tried works.")?,
+            1 => writeln!(self.out, "\n1 thing is wrong.")?,
+            n => writeln!(self.out, "\n{n} things are wrong.")?,
+        }
+        Ok(i32::from(self.failures > 0))
+    }
+}
+
+fn queues_by_connection(scan: &Scan) -> BTreeMap<ConnId, Vec<QueueName>> {
+    let mut wanted: BTreeMap<ConnId, Vec<QueueName>> = BTreeMap::new();
+    for declaration in &scan.declarations {
+        let queues = wanted.entry(declaration.conn_id.clone()).or_default();
+        if !queues.contains(&declaration.queue) {
+            queues.push(declaration.queue.clone());
+        }
+    }
+    wanted
+}
