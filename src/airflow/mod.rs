@@ -1,1 +1,3 @@
 //! (airflow)
+
+pub mod connections;

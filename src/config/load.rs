@@ -1,0 +1,278 @@
+//! From sources to settings, or to everything that is wrong with them. Pure.
+
+use std::time::Duration;
+
+use super::access;
+use super::airflow::AirflowSettings;
+use super::airflow_own::AirflowOwn;
+use super::connections;
+use super::keys::{self, CONNECTIONS, ENVIRONMENT_PREFIX, KEYS};
+use super::log::{LogFormat, LogLevel, LogSettings};
+use super::problem::{Origin, Problem, Problems, nearest};
+use super::reader::{Raw, Reader, show_path};
+use super::settings::{ConsumeSettings, ReconcileSettings, Settings};
+use super::sources::Sources;
+
+/// Airflow's Variable for the interval, as an environment variable.
+///
+/// Source: airflow-provider-rmq 2.6.0, `rmq_watcher_reconcile_interval`.
+pub const INTERVAL_VARIABLE: &str = "AIRFLOW_VAR_RMQ_WATCHER_RECONCILE_INTERVAL";
+
+/// What a day's worth of seconds is an upper bound for.
+const DAY_SECS: i64 = 86_400;
+
+impl Settings {
+    /// Makes settings of the sources: flags, then our environment, then the file, then Airflow's own, then defaults.
+    ///
+    /// # Errors
+    /// Everything that is wrong, at once; no problem shows a secret.
+    pub fn load(sources: &Sources) -> Result<Self, Problems> {
+        let mut problems = Vec::new();
+        let file = parse_file(sources, &mut problems);
+        if let Some((path, _)) = &sources.file {
+            connections::file::read(&file, path, &mut problems);
+        }
+        let airflow_own = AirflowOwn::new(sources, &mut problems);
+        refuse_unknown(sources, &file, &mut problems);
+        let mut warnings = Vec::new();
+        let mut reader = Reader::new(sources, file, problems);
+
+        let airflow_home = sources.environment.airflow_home();
+        let state_dir = read_state_dir(&mut reader, &airflow_home);
+        let airflow: AirflowSettings = access::read(&mut reader, &airflow_own, &mut warnings);
+        let log = read_log(&mut reader);
+        let consume = read_consume(&mut reader);
+        let reconcile = read_reconcile(&mut reader, &mut warnings);
+        let dags_folder = read_dags_folder(&mut reader, &airflow_own, &airflow_home);
+
+        if !reader.problems.is_empty() {
+            return Err(Problems(reader.problems));
+        }
+        Ok(Self {
+            state_dir,
+            airflow_home,
+            dags_folder,
+            airflow,
+            log,
+            consume,
+            reconcile,
+            file: sources.file.as_ref().map(|(path, _)| path.clone()),
+            hostname: sources.hostname.clone(),
+            warnings,
+            effective: reader.effective,
+        })
+    }
+}
+
+fn parse_file(sources: &Sources, problems: &mut Vec<Problem>) -> toml::Table {
+    let Some((path, text)) = &sources.file else {
+        return toml::Table::new();
+    };
+    parse_toml(&text.0).unwrap_or_else(|sentence| {
+        problems.push(Problem::said(
+            "configuration file",
+            &Origin::File(path.clone()),
+            sentence,
+        ));
+        toml::Table::new()
+    })
+}
+
+/// Parses a configuration file's text. The parser's own message quotes the line, which may hold a secret, so only the
+/// place is told.
+pub(super) fn parse_toml(text: &str) -> Result<toml::Table, String> {
+    text.parse::<toml::Table>().map_err(|error| {
+        let before = text.get(..error.span().unwrap_or_default().start).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        format!(
+            "line {line}, column {column} is not TOML; texts stand in quotes, each name may stand only once in its section"
+        )
+    })
+}
+
+/// Unknown names are errors: a mistyped key would silently mean its default.
+fn refuse_unknown(sources: &Sources, file: &toml::Table, problems: &mut Vec<Problem>) {
+    for path in sources
+        .flags
+        .keys()
+        .filter(|path| KEYS.iter().all(|key| key.path() != **path))
+    {
+        problems.push(unknown(path, &Origin::Flag, nearest_key(path)));
+    }
+    let names: Vec<String> = KEYS.iter().map(|key| key.environment_name()).collect();
+    for name in sources.environment.names() {
+        let is_ours = name.to_ascii_uppercase().starts_with(ENVIRONMENT_PREFIX);
+        if is_ours && !names.iter().any(|known| known == name) {
+            let origin = Origin::Environment(name.to_owned());
+            problems.push(unknown_variable(name, &origin, &names));
+        }
+    }
+    let origin = Origin::File(
+        sources
+            .file
+            .as_ref()
+            .map(|(path, _)| path.clone())
+            .unwrap_or_default(),
+    );
+    for (section, value) in file {
+        if section == CONNECTIONS {
+            continue;
+        }
+        let sections: Vec<&str> = KEYS
+            .iter()
+            .map(|key| key.section)
+            .chain([CONNECTIONS])
+            .collect();
+        if !sections.contains(&section.as_str()) {
+            let meant = nearest(section, sections).map(|meant| format!("[{meant}]"));
+            problems.push(unknown(&format!("[{section}]"), &origin, meant));
+            continue;
+        }
+        let Some(table) = value.as_table() else {
+            problems.push(Problem::said(
+                section,
+                &origin,
+                format!("expected a section, [{section}]"),
+            ));
+            continue;
+        };
+        for name in table.keys() {
+            let path = format!("{section}.{name}");
+            if KEYS.iter().all(|key| key.path() != path) {
+                problems.push(unknown(&path, &origin, nearest_key(&path)));
+            }
+        }
+    }
+}
+
+fn nearest_key(path: &str) -> Option<String> {
+    let paths: Vec<String> = KEYS.iter().map(|key| key.path()).collect();
+    nearest(path, paths.iter().map(String::as_str)).map(str::to_owned)
+}
+
+fn unknown(name: &str, origin: &Origin, meant: Option<String>) -> Problem {
+    let sentence = match meant {
+        Some(meant) => format!("there is no such key; did you mean {meant}?"),
+        None => "there is no such key; docs/configuration.md lists them all".to_owned(),
+    };
+    Problem::said(name, origin, sentence)
+}
+
+fn unknown_variable(name: &str, origin: &Origin, names: &[String]) -> Problem {
+    if name.starts_with(&format!("{ENVIRONMENT_PREFIX}CONNECTIONS__")) {
+        let sentence = "connections are not given this way; use AIRFLOW_CONN_<ID>, or [connections.<id>] in the file";
+        return Problem::said(name, origin, sentence);
+    }
+    let meant = nearest(name, names.iter().map(String::as_str)).map(str::to_owned);
+    unknown(name, origin, meant)
+}
+
+fn read_state_dir(reader: &mut Reader<'_>, airflow_home: &std::path::Path) -> std::path::PathBuf {
+    let environment = reader.environment();
+    let given = reader.optional(
+        &keys::STATE_DIR,
+        |raw| raw.path(environment),
+        |p| show_path(p),
+    );
+    given.map_or_else(
+        || {
+            let path = airflow_home.join("rmq-watcher");
+            let origin = Origin::Default("in Airflow's home".to_owned());
+            reader.record(&keys::STATE_DIR, show_path(&path), &origin);
+            path
+        },
+        |(path, _)| path,
+    )
+}
+
+fn read_log(reader: &mut Reader<'_>) -> LogSettings {
+    LogSettings {
+        level: reader.required(&keys::LOG_LEVEL, log_level, |level| level.name().to_owned()),
+        format: reader.required(&keys::LOG_FORMAT, log_format, |format| {
+            format.name().to_owned()
+        }),
+    }
+}
+
+fn log_level(raw: &Raw) -> Option<LogLevel> {
+    let text = raw.text()?.trim().to_ascii_lowercase();
+    LogLevel::ALL.into_iter().find(|level| level.name() == text)
+}
+
+fn log_format(raw: &Raw) -> Option<LogFormat> {
+    let text = raw.text()?.trim().to_ascii_lowercase();
+    LogFormat::ALL
+        .into_iter()
+        .find(|format| format.name() == text)
+}
+
+/// Whole seconds within a day.
+fn secs(raw: &Raw) -> Option<Duration> {
+    seconds_up_to(raw, DAY_SECS)
+}
+
+pub(super) fn seconds_up_to(raw: &Raw, most: i64) -> Option<Duration> {
+    let secs = u64::try_from(raw.integer(1..=most)?).ok()?;
+    Some(Duration::from_secs(secs))
+}
+
+pub(super) fn show_secs(duration: &Duration) -> String {
+    duration.as_secs().to_string()
+}
+
+fn read_consume(reader: &mut Reader<'_>) -> ConsumeSettings {
+    let prefetch = |raw: &Raw| u16::try_from(raw.integer(1..=65_535)?).ok();
+    ConsumeSettings {
+        prefetch: reader.required(&keys::CONSUME_PREFETCH, prefetch, u16::to_string),
+        ack_deadline: reader.required(&keys::CONSUME_ACK_DEADLINE_SECS, secs, show_secs),
+    }
+}
+
+/// Our key first, then Airflow's Variable with the seed's rule: what is no positive whole number is set aside with a
+/// warning.
+fn read_reconcile(reader: &mut Reader<'_>, warnings: &mut Vec<String>) -> ReconcileSettings {
+    let key = &keys::RECONCILE_INTERVAL_SECS;
+    let interval = reader.required(key, secs, show_secs);
+    let is_default = reader.find(key).is_none();
+    let variable = reader.environment().get(INTERVAL_VARIABLE);
+    if !is_default || variable == Ok(None) {
+        return ReconcileSettings { interval };
+    }
+    let number = variable
+        .ok()
+        .flatten()
+        .and_then(connections::python::parse_int);
+    let given = number
+        .filter(|n| (1..=DAY_SECS).contains(n))
+        .and_then(|n| u64::try_from(n).ok());
+    let Some(secs) = given else {
+        warnings.push(format!(
+            "{INTERVAL_VARIABLE} is not a whole number of seconds from 1 to {DAY_SECS}; the default of {} s is taken",
+            interval.as_secs()
+        ));
+        return ReconcileSettings { interval };
+    };
+    let origin = Origin::AirflowEnvironment(INTERVAL_VARIABLE.to_owned());
+    reader.record(key, secs.to_string(), &origin);
+    ReconcileSettings {
+        interval: Duration::from_secs(secs),
+    }
+}
+
+fn read_dags_folder(
+    reader: &mut Reader<'_>,
+    own: &AirflowOwn<'_>,
+    airflow_home: &std::path::Path,
+) -> std::path::PathBuf {
+    let given = own.get("core", "dags_folder", &mut reader.problems);
+    let (path, origin) = match given {
+        Some((text, origin)) => (airflow_home.join(text), origin),
+        None => (
+            airflow_home.join("dags"),
+            Origin::Default("in Airflow's home".to_owned()),
+        ),
+    };
+    reader.note("Airflow's core.dags_folder", show_path(&path), &origin);
+    path
+}
