@@ -47,7 +47,7 @@ fn settings_of_an_empty_connection_are_the_providers_defaults() {
 #[test]
 fn settings_take_every_given_field() {
     let settings = clean(
-        "amqp://u%40d:p%2Fw@h1,h2:5999/my%2Fvhost?management_url=http://m:15672/&heartbeat=10&connect_timeout=2.5&rpc_timeout=7",
+        "amqp://u%40d:p%2Fw@h1,h2:5999/my%2Fvhost?management_url=http%3A%2F%2Fm%3A15672/&heartbeat=10&connect_timeout=2.5&rpc_timeout=7",
     );
     assert_eq!(settings.hosts, ["h1", "h2"]);
     assert_eq!(settings.port, 5999);

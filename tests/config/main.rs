@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod airflow_own;
 mod amqp;
 mod gather;
 mod golden;

@@ -164,6 +164,7 @@ fn no_reading_of_a_connection_shows_a_secret() {
         "amqp://u:p@h/v?heartbeat={}&ca_certs={}",
         "amqp://u:p@h/v?ssl_enabled={}&ssl_options={}",
         "amqp://u:p@h/v?management_url=http://u:{}@m",
+        "amqp://u:p@h/v?management_url=http%3A%2F%2Fu:{}@m",
         "amqps://u:p@h/v?cert_reqs={}&certfile={}",
         r#"{"conn_type":"amqp","password":"{}"}"#,
         r#"{"conn_type":"http","password":"{}"}"#,

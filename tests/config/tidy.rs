@@ -13,7 +13,7 @@ fn rows(heading: &str) -> Vec<Vec<String>> {
         .split_once(heading)
         .unwrap_or_else(|| panic!("no heading {heading}"))
         .1;
-    let section = section.split("\n## ").next().unwrap_or_default();
+    let section = section.split("\n#").next().unwrap_or_default();
     let cells = |line: &str| {
         line.trim_matches('|')
             .split('|')

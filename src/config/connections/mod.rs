@@ -79,7 +79,9 @@ pub enum ParseError {
     #[error("the URI holds `://` more than twice; percent-encode the later ones as %3A%2F%2F")]
     TooManyProtocols,
     /// `type://user:password@protocol://host`.
-    #[error("the URI has a user or a port before its second `://`; write the user after it")]
+    #[error(
+        "the URI has a user or a port before its second `://`; write the user after it, or, where it stands in an extra or a password, percent-encode it as %3A%2F%2F"
+    )]
     UserBeforeProtocol,
     /// Unbalanced brackets, or something else than an IPv6 address between them.
     #[error(
