@@ -169,9 +169,15 @@ impl Connections {
         let mut connection = entry.connection;
         if let Some(path) = entry.password_file {
             let shown = path.display().to_string();
-            let password = off_thread(move || read_password(&path)).await.map_err(|error| {
-                fault(conn, &place, &format!("its password_file {shown} cannot be read: {error}"))
-            })?;
+            let password = off_thread(move || read_password(&path))
+                .await
+                .map_err(|error| {
+                    fault(
+                        conn,
+                        &place,
+                        &format!("its password_file {shown} cannot be read: {error}"),
+                    )
+                })?;
             connection.password = Some(password);
         }
         Ok(Some(Found { connection, place }))
@@ -185,14 +191,20 @@ impl Connections {
             Ok(None) => {}
             Ok(Some(after)) => {
                 for problem in &after.problems {
-                    tracing::warn!(event = EVENT_CONNECTION_KEPT, "{problem} What was read before stays in force.");
+                    tracing::warn!(
+                        event = EVENT_CONNECTION_KEPT,
+                        "{problem} What was read before stays in force."
+                    );
                 }
                 *snapshot = after;
             }
             Err(error) => {
                 let sentence = format!("{shown} cannot be read: {error}");
                 if snapshot.problems.first() != Some(&sentence) {
-                    tracing::warn!(event = EVENT_CONNECTION_KEPT, "{sentence}. Its connections stay as they were read before.");
+                    tracing::warn!(
+                        event = EVENT_CONNECTION_KEPT,
+                        "{sentence}. Its connections stay as they were read before."
+                    );
                     snapshot.problems = vec![sentence];
                 }
                 // Whatever comes back at this place is read, even if it looks like what was there.
@@ -212,7 +224,10 @@ impl Connections {
             return answer;
         }
         let answer = self.cli.get(conn).await;
-        let kept = self.cache.borrow_mut().store(conn, answer.clone(), Instant::now());
+        let kept = self
+            .cache
+            .borrow_mut()
+            .store(conn, answer.clone(), Instant::now());
         if let (Err(error), Ok(_)) = (&answer, &kept) {
             tracing::warn!(
                 event = EVENT_CONNECTION_KEPT,
@@ -244,7 +259,10 @@ impl Connections {
     /// Logs doubts that are new.
     fn report(&self, conn: &ConnId, resolved: &Resolved) {
         let mut doubts = self.doubts.borrow_mut();
-        if doubts.get(conn).is_some_and(|known| *known == resolved.warnings) {
+        if doubts
+            .get(conn)
+            .is_some_and(|known| *known == resolved.warnings)
+        {
             return;
         }
         for warning in &resolved.warnings {
@@ -290,6 +308,9 @@ async fn off_thread<T: Send + 'static>(
     match timeout(FILE_TIMEOUT, spawn_blocking(read)).await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(io::Error::other("reading it failed in an unforeseen way")),
-        Err(_) => Err(io::Error::other(format!("no answer within {} s", FILE_TIMEOUT.as_secs()))),
+        Err(_) => Err(io::Error::other(format!(
+            "no answer within {} s",
+            FILE_TIMEOUT.as_secs()
+        ))),
     }
 }

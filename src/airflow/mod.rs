@@ -19,3 +19,6 @@ mod wire;
 
 pub use client::AirflowClient;
 pub use error::{AirflowError, Blocked};
+//! (airflow)
+
+pub mod connections;

@@ -1,5 +1,6 @@
 //! How Airflow's REST API is reached.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub struct AirflowSettings {
 }
 
 /// Who we are to Airflow. No default is ever tried.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Credentials {
     /// None were given: nothing is attached, and the status says so.
     Missing,
@@ -38,6 +39,22 @@ pub enum Credentials {
     TokenFile(PathBuf),
     /// A program (first element) and its arguments that print a bearer token; run again when the token is refused.
     TokenCommand(Vec<String>),
+}
+
+impl fmt::Debug for Credentials {
+    /// Without the arguments of a token command, which may hold a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("Missing"),
+            Self::Password { username, password } => f
+                .debug_struct("Password")
+                .field("username", username)
+                .field("password", password)
+                .finish(),
+            Self::TokenFile(path) => f.debug_tuple("TokenFile").field(path).finish(),
+            Self::TokenCommand(_) => f.write_str("TokenCommand(***)"),
+        }
+    }
 }
 
 /// Where a password is.

@@ -75,11 +75,21 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.key, self.origin)?;
+        // An unknown variable is its own key and place.
+        if self.origin == Origin::Environment(self.key.clone()) {
+            write!(f, "{}", self.origin)?;
+        } else {
+            write!(f, "{} ({})", self.key, self.origin)?;
+        }
         if let Some(shown) = &self.shown {
             write!(f, " is {shown}")?;
         }
-        write!(f, ": {}.", self.sentence)
+        let end = if self.sentence.ends_with('?') {
+            ""
+        } else {
+            "."
+        };
+        write!(f, ": {}{end}", self.sentence)
     }
 }
 
@@ -126,20 +136,25 @@ pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, candidate)| candidate)
 }
 
-/// Levenshtein's distance.
+/// How many letters were left out, added, changed or swapped with their neighbour.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(200).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().take(200).enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
+    let [a, b]: [Vec<char>; 2] = [a, b].map(|text| text.chars().take(200).collect());
+    let mut before_last: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
         for (j, y) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+            let changed = last[j] + usize::from(x != y);
+            let mut least = changed.min(last[j + 1] + 1).min(row[j] + 1);
+            let is_swapped = i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y;
+            if is_swapped {
+                least = least.min(before_last[j - 1] + 1);
+            }
+            row.push(least);
         }
+        before_last = std::mem::replace(&mut last, row);
     }
-    row[b.len()]
+    last[b.len()]
 }
 
 #[cfg(test)]
@@ -151,6 +166,7 @@ mod tests {
         let known = ["airflow.username", "airflow.password", "log.level"];
         assert_eq!(nearest("airflow.pasword", known), Some("airflow.password"));
         assert_eq!(nearest("LOG.LEVLE", known), Some("log.level"));
+        assert_eq!(nearest("lgo", ["log", "state"]), Some("log"));
         assert_eq!(nearest("http.listen", known), None);
     }
 

@@ -39,7 +39,11 @@ impl AnswerCache {
 
     /// Takes a new answer and returns what counts now.
     pub(super) fn store(&mut self, conn: &ConnId, answer: Answer, now: Instant) -> Answer {
-        let keep = if answer.is_ok() { KEEP_ANSWER } else { KEEP_FAILURE };
+        let keep = if answer.is_ok() {
+            KEEP_ANSWER
+        } else {
+            KEEP_FAILURE
+        };
         let answer = match (answer, self.0.get(conn).map(|entry| &entry.answer)) {
             (Err(CliError::NotFound), _) => Err(CliError::NotFound),
             (Err(_), Some(Ok(before))) => Ok(before.clone()),
@@ -90,10 +94,22 @@ mod tests {
     fn store_keeps_an_answer_over_a_failure_but_not_over_not_found() {
         let (conn, now) = (ConnId::new("c"), Instant::now());
         let mut cache = AnswerCache::default();
-        assert_eq!(cache.store(&conn, Err(CliError::Unreadable), now), Err(CliError::Unreadable));
+        assert_eq!(
+            cache.store(&conn, Err(CliError::Unreadable), now),
+            Err(CliError::Unreadable)
+        );
         assert_eq!(cache.store(&conn, Ok(named("a")), now), Ok(named("a")));
-        assert_eq!(cache.store(&conn, Err(CliError::Unreadable), now), Ok(named("a")));
-        assert!(cache.fresh(&conn, now + KEEP_FAILURE).is_none(), "a failure is asked again soon");
-        assert_eq!(cache.store(&conn, Err(CliError::NotFound), now), Err(CliError::NotFound));
+        assert_eq!(
+            cache.store(&conn, Err(CliError::Unreadable), now),
+            Ok(named("a"))
+        );
+        assert!(
+            cache.fresh(&conn, now + KEEP_FAILURE).is_none(),
+            "a failure is asked again soon"
+        );
+        assert_eq!(
+            cache.store(&conn, Err(CliError::NotFound), now),
+            Err(CliError::NotFound)
+        );
     }
 }

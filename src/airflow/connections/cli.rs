@@ -44,7 +44,9 @@ pub enum CliError {
     #[error("none of them has it; create it in Airflow, or set the variable")]
     NotFound,
     /// There is no such program.
-    #[error("the program {0} is not there to ask Airflow with; put it on the PATH, or set the variable")]
+    #[error(
+        "the program {0} is not there to ask Airflow with; put it on the PATH, or set the variable"
+    )]
     NoProgram(String),
     /// It cannot be started.
     #[error("the program {program} cannot be started ({reason})")]
@@ -61,7 +63,9 @@ pub enum CliError {
     #[error("`airflow connections get` failed ({0}); run it by hand to see why")]
     Failed(String),
     /// It ended well, but what it printed holds no connection.
-    #[error("what `airflow connections get -o json` printed cannot be read; run it by hand to see why")]
+    #[error(
+        "what `airflow connections get -o json` printed cannot be read; run it by hand to see why"
+    )]
     Unreadable,
     /// The id cannot be given on a command line.
     #[error("the id holds a NUL character")]
@@ -116,12 +120,14 @@ impl AirflowCli {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => CliError::NoProgram(program()),
-                _ => CliError::Spawn {
+            .map_err(|error| {
+                if error.kind() == io::ErrorKind::NotFound {
+                    return CliError::NoProgram(program());
+                }
+                CliError::Spawn {
                     program: program(),
                     reason: error.to_string(),
-                },
+                }
             })
     }
 }
@@ -139,7 +145,10 @@ async fn read_all(stream: Option<impl AsyncRead + Unpin>) -> io::Result<String> 
         return Ok(String::new());
     };
     let mut kept = Vec::new();
-    (&mut stream).take(MOST_OUTPUT).read_to_end(&mut kept).await?;
+    (&mut stream)
+        .take(MOST_OUTPUT)
+        .read_to_end(&mut kept)
+        .await?;
     tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
     Ok(String::from_utf8_lossy(&kept).into_owned())
 }
@@ -162,7 +171,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
             // It may have ended by itself just now; there is nothing to do about any error.
-            drop(killpg(group, Signal::SIGKILL));
+            let _ = killpg(group, Signal::SIGKILL);
         }
     }
 }

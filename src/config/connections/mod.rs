@@ -79,7 +79,9 @@ pub enum ParseError {
     #[error("the URI holds `://` more than twice; percent-encode the later ones as %3A%2F%2F")]
     TooManyProtocols,
     /// `type://user:password@protocol://host`.
-    #[error("the URI has a user or a port before its second `://`; write the user after it")]
+    #[error(
+        "the URI has a user or a port before its second `://`; write the user after it, or, where it stands in an extra or a password, percent-encode it as %3A%2F%2F"
+    )]
     UserBeforeProtocol,
     /// Unbalanced brackets, or something else than an IPv6 address between them.
     #[error(
@@ -171,7 +173,9 @@ pub fn is_value_of_a_kind(value: &str) -> bool {
     let value = python::strip(value);
     let is_uri = value.split_once("://").is_some_and(|(scheme, _)| {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+            && scheme
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
     });
     value.starts_with('{') || is_uri
 }
