@@ -23,12 +23,12 @@ as_root() {
 
 # Runs a command while holding the lock of a name. The lock's file descriptor is closed for the command's own children.
 locked() {
-  local name=$1 fd rc=0; shift
+  local name=$1 fd
+  shift
   exec {fd}>"$RMQ_CACHE/$name.lock"
   flock "$fd"
-  "$@" {fd}>&- || rc=$?
+  "$@" {fd}>&-
   exec {fd}>&-
-  return $rc
 }
 
 cargo_on_path() {
@@ -92,7 +92,7 @@ make_venv() {
   [ ! -e "$venv/complete" ] || return 0
   say "making ${venv##*/} (about a minute)"
   rm -rf "$venv"
-  "$python" -m venv "$venv" >&2
+  "$python" -m venv "$venv" >&2 || die "$python cannot make a virtual environment in $venv"
   install_pins "$venv" "$pins"
   env -u PYTHONDONTWRITEBYTECODE "$venv/bin/python" -m compileall -q -j 2 "$venv"/lib/python3*/site-packages >/dev/null 2>&1 || true
   touch "$venv/complete"
@@ -125,5 +125,5 @@ make_trixie() {
     { tail -n 15 "$RMQ_CACHE/debootstrap.log" >&2; die "debootstrap failed: see $RMQ_CACHE/debootstrap.log"; }
   as_root find "$aside/var/cache/apt/archives" "$aside/var/lib/apt/lists" -type f -delete
   as_root mkdir -p "$aside/node"
-  as_root mv "$aside" "$root"
+  as_root mv "$aside" "$root" || die "cannot move $aside to $root"
 }
