@@ -1,1 +1,255 @@
-//! (app)
+//! Composition: reads the settings, builds the adapters, hands them to the flows, and takes them down again.
+//!
+//! Everything here runs in the loop thread. What must not block it (opening the state file, scanning) runs on a thread of
+//! its own and is waited for.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{sleep, timeout};
+
+use crate::airflow::connections::{AirflowCli, Connections};
+use crate::airflow::{AirflowClient, AirflowError};
+use crate::broker::Pool;
+use crate::config::airflow::Credentials;
+use crate::config::log::{LogFormat, LogLevel, LogSettings};
+use crate::config::problem::Problems;
+use crate::config::sources::Sources;
+use crate::config::Settings;
+use crate::discovery::{ScanError, Scan, Scanner};
+use crate::domain::shutdown::Phase;
+use crate::pipeline::{Arrow, Clock, Context, Identity, Limits};
+use crate::ports::{Declarations, Declared};
+use crate::reconcile::{self, Pace};
+use crate::store::lock::{StateLock, try_lock};
+use crate::store::{Closed, Store, StoreError, open};
+use crate::telemetry::{self, LogHandle, events};
+
+/// How long the last commits may take at the stop.
+const CLOSE_STORE: Duration = Duration::from_secs(5);
+
+/// How often a held lock is tried, and after how many tries it is said again.
+const LOCK_EVERY: Duration = Duration::from_secs(1);
+const LOCK_SAID_EVERY: u32 = 60;
+
+/// What the process gives the loop.
+pub struct Inputs {
+    /// The flag `--config`.
+    pub config: Option<PathBuf>,
+    /// Where the process stands.
+    pub phase: watch::Receiver<Phase>,
+    /// To be called once preparation is done.
+    pub started: Box<dyn FnOnce()>,
+    /// Where the log goes.
+    pub log: LogHandle,
+    /// Called with the name of every arrow of the data flow (see [`Arrow`]); tests end the process there.
+    pub on_arrow: Box<dyn Fn(&'static str)>,
+}
+
+/// Why the loop could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// The settings are wrong; each problem was logged.
+    #[error("{0} settings are wrong, see the lines above")]
+    Settings(usize),
+    /// A setting of the Airflow client cannot be used.
+    #[error(transparent)]
+    Airflow(#[from] AirflowError),
+    /// The state file cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The state directory cannot be locked.
+    #[error("cannot lock the state directory {dir}: {source}; check that it exists and belongs to this user")]
+    Lock {
+        /// Which directory.
+        dir: PathBuf,
+        /// The system's word.
+        source: std::io::Error,
+    },
+}
+
+/// The loop of the watcher process: returns once the stop is asked for and everything is closed.
+///
+/// # Errors
+/// Preparation failed; nothing is attached.
+pub async fn run(inputs: Inputs) -> Result<(), AppError> {
+    let Inputs { config, mut phase, started, log, on_arrow } = inputs;
+    let settings = load(config.as_deref(), &log)?;
+    let airflow = AirflowClient::new(settings.airflow.clone())?;
+    let prepared = prepare(&settings).await?;
+    started();
+    let (lock, store, closed) = match prepared {
+        Some(prepared) => prepared,
+        None => match wait_for_lock(&settings.state_dir, &mut phase).await? {
+            Some(lock) => open_with(lock, &settings.state_dir).await?,
+            None => return Ok(()),
+        },
+    };
+    let connections = Connections::new(settings.file.clone(), AirflowCli::default());
+    let pool = Rc::new(Pool::new(connections));
+    let context = Rc::new(context(&settings, store, airflow, on_arrow));
+    let can_start = say_credentials(&settings);
+    let pace = Pace { interval: settings.reconcile.interval, can_start };
+    let declarations = Folder::new(&settings.dags_folder);
+    reconcile::run(context, Rc::clone(&pool), declarations, pace, phase).await;
+    pool.close().await;
+    // The last handle went with the flows, so the store's thread commits what it holds and leaves.
+    drop(timeout(CLOSE_STORE, closed).await);
+    drop(lock);
+    Ok(())
+}
+
+fn load(config: Option<&Path>, log: &LogHandle) -> Result<Settings, AppError> {
+    match Sources::gather(config, BTreeMap::new()).and_then(|sources| Settings::load(&sources)) {
+        Ok(settings) => {
+            telemetry::init(settings.log, log.clone());
+            for warning in &settings.warnings {
+                tracing::warn!(event = events::CONFIG_WARNED, "RMQ Watcher: {warning}");
+            }
+            Ok(settings)
+        }
+        Err(Problems(problems)) => {
+            telemetry::init(LogSettings { level: LogLevel::Info, format: LogFormat::Text }, log.clone());
+            for problem in &problems {
+                tracing::error!(event = events::CONFIG_INVALID, "RMQ Watcher: {problem}");
+            }
+            Err(AppError::Settings(problems.len()))
+        }
+    }
+}
+
+type State = (StateLock, Store, Closed);
+
+/// Opens the state file, or says that another watcher has it.
+async fn prepare(settings: &Settings) -> Result<Option<State>, AppError> {
+    let dir = settings.state_dir.clone();
+    match lock(&dir).await? {
+        Ok(lock) => open_with(lock, &dir).await.map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+async fn lock(dir: &Path) -> Result<Result<StateLock, crate::store::lock::Holder>, AppError> {
+    let owned = dir.to_owned();
+    let tried = on_a_thread(move || open::make_dir(&owned).and_then(|()| try_lock(&owned))).await;
+    tried.map_err(|source| AppError::Lock { dir: dir.to_owned(), source })
+}
+
+async fn open_with(lock: StateLock, dir: &Path) -> Result<State, AppError> {
+    let owned = dir.to_owned();
+    let (store, closed, opened) = on_a_thread(move || open::open(&owned, now_ms())).await?;
+    if opened.on_container_layer {
+        tracing::warn!(
+            event = events::STATE_EPHEMERAL,
+            "RMQ Watcher: the state directory {} is on the container's own layer and goes with the container; mount a volume \
+             there, or messages without an id that are under way at that moment may start a second run",
+            dir.display()
+        );
+    }
+    Ok((lock, store, closed))
+}
+
+/// Attaches nothing, says so each minute, and takes over when the lock is free. `None`: the stop came first.
+async fn wait_for_lock(dir: &Path, phase: &mut watch::Receiver<Phase>) -> Result<Option<StateLock>, AppError> {
+    for tries in 0.. {
+        match lock(dir).await? {
+            Ok(lock) => {
+                tracing::info!(event = events::STATE_TAKEN, "RMQ Watcher: the state directory is free, taking over");
+                return Ok(Some(lock));
+            }
+            Err(holder) if tries % LOCK_SAID_EVERY == 0 => {
+                let pid = holder.pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
+                tracing::warn!(
+                    event = events::STATE_LOCKED,
+                    "RMQ Watcher: another watcher holds the state directory {} (PID {pid}, {}); nothing is consumed here \
+                     until it leaves; give each watcher a state.dir of its own",
+                    dir.display(),
+                    holder.state
+                );
+            }
+            Err(_) => {}
+        }
+        tokio::select! {
+            biased;
+            _ = phase.wait_for(|phase| *phase == Phase::Stopping) => break,
+            () = sleep(LOCK_EVERY) => {}
+        }
+    }
+    Ok(None)
+}
+
+fn context(
+    settings: &Settings,
+    store: Store,
+    airflow: AirflowClient,
+    on_arrow: Box<dyn Fn(&'static str)>,
+) -> Context<AirflowClient> {
+    let limits = Limits {
+        prefetch: settings.consume.prefetch,
+        ack_deadline: settings.consume.ack_deadline,
+        max_in_flight: settings.airflow.max_in_flight,
+    };
+    let identity = Identity { hostname: settings.hostname.clone(), pid: std::process::id() };
+    let clock: Clock = Rc::new(now_ms);
+    Context::new(store, airflow, clock, limits, identity, Rc::new(move |arrow: Arrow| on_arrow(arrow.code())))
+}
+
+fn say_credentials(settings: &Settings) -> bool {
+    let missing = settings.airflow.credentials == Credentials::Missing;
+    if missing {
+        tracing::error!(
+            event = events::CREDENTIALS_MISSING,
+            "RMQ Watcher: no Airflow credentials, so nothing is consumed; set airflow.username and airflow.password (or \
+             airflow.password_file, airflow.token_file, airflow.token_command) and start the watcher again"
+        );
+    }
+    !missing
+}
+
+#[expect(clippy::disallowed_methods, reason = "the clock edge: everything else is handed the time")]
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// The DAG folder, scanned on a thread of its own, one scan at a time.
+struct Folder {
+    scanner: Arc<Mutex<Scanner>>,
+    under_way: Option<JoinHandle<Result<Scan, ScanError>>>,
+}
+
+impl Folder {
+    fn new(folder: &Path) -> Self {
+        Self { scanner: Arc::new(Mutex::new(Scanner::new(folder))), under_way: None }
+    }
+}
+
+impl Declarations for Folder {
+    async fn scan(&mut self) -> Result<Declared, String> {
+        let scanner = Arc::clone(&self.scanner);
+        let under_way = self.under_way.get_or_insert_with(|| {
+            spawn_blocking(move || scanner.lock().unwrap_or_else(PoisonError::into_inner).scan())
+        });
+        let scanned = under_way.await;
+        self.under_way = None;
+        match scanned {
+            Ok(Ok(Scan { declarations, refusals, unreadable, .. })) => {
+                Ok(Declared { declarations, refusals, unreadable })
+            }
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(error) => Err(format!("a defect of this program: {error}")),
+        }
+    }
+}

@@ -3,12 +3,10 @@
 //! All of it runs on the loop thread's single-threaded runtime, so no future needs to be `Send`. Every call is bounded in
 //! time by its implementation.
 
-#![expect(
-    async_fn_in_trait,
-    reason = "used on one thread, through generics only"
-)]
+#![expect(async_fn_in_trait, reason = "used on one thread, through generics only")]
 
 use crate::domain::connection::AmqpSettings;
+use crate::domain::declaration::{Declaration, FileProblem, Refusal};
 use crate::domain::envelope::Envelope;
 use crate::domain::fault::BrokerFault;
 use crate::domain::ids::{ConnId, ConsumerTag, DagId, DeliveryTag, Epoch, QueueName, RunId};
@@ -119,6 +117,29 @@ pub enum Verb {
     GiveBackTried,
     /// `basic.nack`, requeue on: not tried.
     GiveBackUntried,
+}
+
+/// Reading what is declared.
+pub trait Declarations {
+    /// Reads everything that is declared now.
+    ///
+    /// # Errors
+    /// Nothing is known: keep what was read last. The text is a clause for people.
+    ///
+    /// # Cancel safety
+    /// A scan that was given up is waited for by the next call: there is never more than one under way.
+    async fn scan(&mut self) -> Result<Declared, String>;
+}
+
+/// What is declared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declared {
+    /// The subscriptions to run.
+    pub declarations: Vec<Declaration>,
+    /// Subscriptions that are written down and must not run.
+    pub refusals: Vec<Refusal>,
+    /// Files of which nothing is known.
+    pub unreadable: Vec<FileProblem>,
 }
 
 /// What became of a verb.

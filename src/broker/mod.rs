@@ -1,1 +1,32 @@
-//! (broker)
+//! The broker client: connections, consumers, settling and probing, over lapin.
+//!
+//! Serves the data flow through the traits of [`crate::ports`]. Decides nothing: when to attach again, what to settle and
+//! how long to wait is `domain`'s and the caller's.
+//!
+//! ```text
+//! attach:  resolve settings → one shared attempt to connect → channel → qos → consume → Consumer
+//! ```
+//!
+//! Invariants, each held by a test in `tests/broker`:
+//! - Every call ends within a stated time, whatever the peer does; an attempt that is given up leaves no thread and no socket.
+//! - lapin's own recovery stays off: a lost channel is lost, and its deliveries can only be `Lost` (ADR 0013).
+//! - No message, however strange its properties, can end the connection (`repair`).
+//! - No error text holds a password.
+
+mod connect;
+mod consumer;
+mod convert;
+mod fault;
+mod link;
+mod pool;
+mod probe;
+mod repair;
+mod runtime;
+mod settle;
+mod tls;
+mod wire;
+
+pub use consumer::LapinConsumer;
+pub use pool::{CONNECTED, Pool};
+pub use probe::{ProbeFinding, ProbeResult, ProbeSubject, probe};
+pub use settle::{LapinSettler, SETTLED_TWICE};

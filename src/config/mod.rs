@@ -4,3 +4,6 @@
 
 pub mod airflow;
 pub mod log;
+pub mod settings;
+
+pub use settings::Settings;

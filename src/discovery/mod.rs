@@ -1,1 +1,60 @@
-//! (discovery)
+//! Reads the subscriptions that are written in a DAG folder. Serves the control flow: scan.
+//!
+//! Files are read as text with the real Python grammar; nothing in them is ever executed or imported (ADR-0016). Blocking:
+//! the caller runs a scan on a thread of its own. A folder that cannot be listed is an error and never an empty result;
+//! anything below it that cannot be read is a value in the [`Scan`] and stops nothing else.
+
+mod file;
+mod python;
+mod scanner;
+mod walk;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::domain::declaration::{Declaration, FileProblem, Refusal};
+
+pub use scanner::Scanner;
+
+/// The stack of the thread that reads files, in bytes. Only what a file needs of it becomes memory.
+const READER_STACK_BYTES: usize = 64 * 1024 * 1024;
+
+/// What a scan found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// The subscriptions to run, in the order of their origins.
+    pub declarations: Vec<Declaration>,
+    /// Subscriptions that are written down and must not run, in the order of their origins.
+    pub refusals: Vec<Refusal>,
+    /// Files and directories of which nothing is known, in the order of their names.
+    pub unreadable: Vec<FileProblem>,
+    /// How many `.py` files were listed, the unreadable ones included.
+    pub files: usize,
+}
+
+/// Why there is no scan.
+#[derive(Debug, thiserror::Error)]
+pub enum ScanError {
+    /// The folder itself cannot be listed.
+    #[error("cannot list the DAG folder {}: {source}; check that it exists and that this user may read it", folder.display())]
+    ListFolder {
+        /// The folder as it is configured.
+        folder: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The thread that reads files could not be started.
+    #[error(
+        "cannot start a thread to read DAG files: {0}; check the limits on processes and memory"
+    )]
+    StartThread(#[source] io::Error),
+}
+
+/// Scans a folder once. For repeated scans a [`Scanner`] remembers what has not changed.
+///
+/// # Errors
+/// [`ScanError`]: nothing is known, so keep the last good scan.
+pub fn scan(folder: &Path) -> Result<Scan, ScanError> {
+    Scanner::new(folder).scan()
+}

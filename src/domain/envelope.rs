@@ -86,3 +86,24 @@ pub enum Field {
     Array(Vec<Field>),
     Table(Table),
 }
+
+#[cfg(test)]
+pub(crate) mod tests_support {
+    use super::*;
+
+    /// A plain message: routing key `rk`, body `{"a": 1}`, nothing else set.
+    pub(crate) fn envelope(queue: &str) -> Envelope {
+        Envelope {
+            conn_id: ConnId::new("rmq_default"),
+            queue: QueueName::new(queue),
+            epoch: Epoch(1),
+            tag: DeliveryTag(1),
+            redelivered: false,
+            exchange: String::new(),
+            routing_key: "rk".into(),
+            properties: Properties::default(),
+            headers: Table::new(),
+            body: Bytes::from_static(b"{\"a\": 1}"),
+        }
+    }
+}

@@ -5,8 +5,21 @@
 
 pub mod ids;
 
+pub mod attempt;
+pub mod conf;
 pub mod connection;
+pub mod declaration;
 pub mod envelope;
 pub mod fault;
+pub mod key;
+pub mod ledger;
+pub mod line_budget;
 pub mod outcome;
+pub mod payload;
+pub mod plan;
+pub mod run_id;
+pub mod retry;
 pub mod shutdown;
+pub mod status;
+pub mod subscription;
+pub mod target;

@@ -1,1 +1,147 @@
-//! (reconcile)
+//! The control flow: scan → sync → plan → apply → status rows.
+//!
+//! A cycle at the start and one after every interval. A scan that fails leaves everything as it is: a failed read is never
+//! an empty set. Cycles never overlap.
+
+mod findings;
+
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::domain::declaration::Declaration;
+use crate::domain::ids::SubscriptionId;
+use crate::domain::plan::{Action, Key, plan};
+use crate::domain::shutdown::Phase;
+use crate::domain::status::SubscriptionStatus;
+use crate::pipeline::{self, Context, Subscription};
+use crate::ports::{Broker, Consumer, Declarations, Declared, Runs};
+use crate::store::StoreError;
+use crate::telemetry::events;
+use findings::Findings;
+
+/// The bound of one scan.
+const SCAN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How the control flow runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// The wait after a cycle has ended.
+    pub interval: Duration,
+    /// Whether there are credentials to start anything with. Without them nothing is attached, and every status says so.
+    pub can_start: bool,
+}
+
+/// Runs cycles until the stop, then waits for all workers to leave.
+pub async fn run<R, B, D>(
+    context: Rc<Context<R>>,
+    broker: Rc<B>,
+    declarations: D,
+    pace: Pace,
+    phase: watch::Receiver<Phase>,
+) where
+    R: Runs + 'static,
+    B: Broker + 'static,
+    <B::Consumer as Consumer>::Settler: 'static,
+    D: Declarations,
+{
+    let (workers, running, findings) = (JoinSet::new(), HashSet::new(), Findings::default());
+    let mut flow = Flow { context, broker, declarations, pace, phase, workers, running, findings };
+    let mut phase = flow.phase.clone();
+    let stop = async { drop(phase.wait_for(|phase| *phase == Phase::Stopping).await) };
+    tokio::pin!(stop);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stop => break,
+            () = flow.cycle() => {}
+        }
+        tokio::select! {
+            biased;
+            () = &mut stop => break,
+            () = sleep(pace.interval) => {}
+        }
+    }
+    flow.leave().await;
+}
+
+struct Flow<R, B, D> {
+    context: Rc<Context<R>>,
+    broker: Rc<B>,
+    declarations: D,
+    pace: Pace,
+    phase: watch::Receiver<Phase>,
+    workers: JoinSet<()>,
+    running: HashSet<Key>,
+    findings: Findings,
+}
+
+impl<R, B, D> Flow<R, B, D>
+where
+    R: Runs + 'static,
+    B: Broker + 'static,
+    <B::Consumer as Consumer>::Settler: 'static,
+    D: Declarations,
+{
+    async fn cycle(&mut self) {
+        let Some(declared) = self.scan().await else { return };
+        match self.sync(&declared.declarations).await {
+            Ok(ids) => self.apply(&declared.declarations, &ids).await,
+            Err(error) => {
+                tracing::error!(event = events::SYNC_FAILED, "RMQ Watcher: subscriptions were not updated: {error}");
+            }
+        }
+    }
+
+    async fn scan(&mut self) -> Option<Declared> {
+        let scanned = timeout(SCAN_TIMEOUT, self.declarations.scan()).await;
+        let scanned = scanned.unwrap_or_else(|_| Err(format!("the scan took longer than {} s", SCAN_TIMEOUT.as_secs())));
+        self.findings.say(&scanned);
+        scanned.ok()
+    }
+
+    async fn sync(&self, declarations: &[Declaration]) -> Result<Vec<SubscriptionId>, StoreError> {
+        let now_ms = (self.context.clock)();
+        self.context.store.upsert_subscriptions(declarations.to_vec(), now_ms).await
+    }
+
+    async fn apply(&mut self, declarations: &[Declaration], ids: &[SubscriptionId]) {
+        for action in plan(declarations, &self.running) {
+            match action {
+                Action::Start(index) if self.pace.can_start => self.start(&declarations[index], ids[index]),
+                Action::Start(index) => self.refuse(ids[index], "no Airflow credentials".to_owned()).await,
+                Action::QueueTaken { index, by } => {
+                    let Declaration { dag_id, queue, origin, .. } = &declarations[index];
+                    let reason = format!(
+                        "queue '{queue}' is served for DAG '{by}' already, and this version serves a queue for one DAG"
+                    );
+                    self.findings.say_refused(&format!("{origin}: subscription of DAG '{dag_id}' refused: {reason}"));
+                    self.refuse(ids[index], reason).await;
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, declaration: &Declaration, id: SubscriptionId) {
+        let Declaration { dag_id, queue, conn_id, .. } = declaration.clone();
+        self.running.insert((dag_id.clone(), queue.clone(), conn_id.clone()));
+        let subscription = Subscription { id, dag_id, queue, conn_id };
+        let (context, broker, phase) = (Rc::clone(&self.context), Rc::clone(&self.broker), self.phase.clone());
+        self.workers.spawn_local(pipeline::run(context, broker, subscription, phase));
+    }
+
+    async fn refuse(&self, id: SubscriptionId, reason: String) {
+        let now_ms = (self.context.clock)();
+        let error = SubscriptionStatus::Error;
+        self.context.store.set_subscription_status(id, error, Some(reason), None, now_ms).await;
+    }
+
+    /// Every worker leaves by itself once the stop is asked for; a panic of one is reported by the panic hook.
+    async fn leave(mut self) {
+        while self.workers.join_next().await.is_some() {}
+    }
+}

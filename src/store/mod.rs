@@ -1,1 +1,17 @@
-//! (store)
+//! The state file: SQLite, owned by one thread for its whole life.
+//!
+//! [`Store`] is a handle; every call travels to the thread as one command and comes back after its commit. Commands that
+//! arrive while a commit is under way share the next one. SQL stands only in `schema` and in one file per table family.
+//! Nothing here decides: the ledger's rules are called from `domain::ledger`, inside the transaction that reads the rows.
+
+mod error;
+pub mod ledger;
+pub mod lock;
+pub mod open;
+mod schema;
+pub mod status;
+pub mod subscriptions;
+mod thread;
+
+pub use error::StoreError;
+pub use thread::{Closed, Store};

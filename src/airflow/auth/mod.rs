@@ -1,0 +1,401 @@
+//! Who we are to Airflow: the credential of the next request, and a new one when it was refused.
+//!
+//! Serves every call. One login at a time for all callers (`Auth::turn`); who waited takes over its result. Must not judge
+//! answers: whether one asks for a login is [`crate::domain::outcome::asks_for_login`]. No secret is ever part of an error
+//! or a log line. Invariants, held by `tests/airflow/login.rs`: no more logins than [`pace`] allows; a credential is
+//! replaced early by its own word, and at most once per refused request.
+
+mod jwt;
+mod pace;
+mod password;
+mod secret_files;
+
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+use self::pace::Pace;
+use self::password::FormLogin;
+use self::secret_files::Stamp;
+use super::error::Blocked;
+use super::events;
+use super::http::Http;
+use crate::config::airflow::{Credentials, PasswordSource};
+use crate::domain::outcome::Dialect;
+
+/// Bound of one request of a login, if the general bound is not less.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A token file is looked at no more often than this.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Basic in place of a refused session is tried no more often than this.
+const BASIC_AGAIN: Duration = Duration::from_secs(60);
+
+/// How a credential travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Bearer,
+    Session,
+    Basic,
+}
+
+/// A credential, ready to be sent.
+#[derive(Clone, Debug)]
+pub(super) struct Pass {
+    kind: Kind,
+    dialect: Dialect,
+    /// Rises with every credential: tells "mine was refused" from "somebody has renewed it since".
+    serial: u64,
+    name: HeaderName,
+    /// Marked sensitive: its `Debug` shows nothing.
+    value: HeaderValue,
+}
+
+impl Pass {
+    /// The header to send.
+    pub(super) fn header(&self) -> (HeaderName, HeaderValue) {
+        (self.name.clone(), self.value.clone())
+    }
+}
+
+/// A credential in use.
+struct Held {
+    pass: Pass,
+    /// When its own word says that it should be replaced.
+    renew_at: Option<Instant>,
+    /// Whether Airflow has let a request with it in.
+    accepted: bool,
+}
+
+/// The state of the token file at its last look.
+#[derive(Clone, Copy)]
+struct Looked {
+    at: Instant,
+    stamp: Option<Stamp>,
+}
+
+/// The login.
+pub(super) struct Auth {
+    credentials: Credentials,
+    held: RefCell<Option<Held>>,
+    looked: Cell<Option<Looked>>,
+    pace: RefCell<Pace>,
+    /// Why the last login failed, told again until the next is allowed.
+    failed: RefCell<Option<Blocked>>,
+    /// 2.x: the session is of no use here, Basic is.
+    basic: Cell<bool>,
+    basic_tried: Cell<Option<Instant>>,
+    serials: Cell<u64>,
+    turn: Mutex<()>,
+}
+
+impl Auth {
+    pub(super) fn new(credentials: Credentials) -> Self {
+        Self {
+            credentials,
+            held: RefCell::new(None),
+            looked: Cell::new(None),
+            pace: RefCell::new(Pace::default()),
+            failed: RefCell::new(None),
+            basic: Cell::new(false),
+            basic_tried: Cell::new(None),
+            serials: Cell::new(0),
+            turn: Mutex::new(()),
+        }
+    }
+
+    /// The credential headers of a request that any generation understands before it is known which one answers: a bearer
+    /// token from file or program, for gateways that want one everywhere. Empty with a password, which needs a login.
+    pub(super) async fn early_headers(&self, http: &Http) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        match &self.credentials {
+            Credentials::Missing | Credentials::Password { .. } => {}
+            Credentials::TokenFile(_) | Credentials::TokenCommand(_) => {
+                // Where there is no token, the call that follows says so.
+                if let Ok(pass) = self.pass(http, Dialect::V2).await {
+                    let (name, value) = pass.header();
+                    headers.insert(name, value);
+                }
+            }
+        }
+        headers
+    }
+
+    /// The credential for the next request; logs in if there is none or its end is near.
+    ///
+    /// # Errors
+    /// There are no credentials, they are refused, or Airflow cannot be asked now.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a login given up leaves the old credential in place.
+    pub(super) async fn pass(&self, http: &Http, dialect: Dialect) -> Result<Pass, Blocked> {
+        if let Some(pass) = self.current(dialect).await {
+            return Ok(pass);
+        }
+        let _turn = self.turn.lock().await;
+        if let Some(pass) = self.current(dialect).await {
+            return Ok(pass);
+        }
+        self.log_in(http, dialect).await
+    }
+
+    /// The held credential, if it may still be used.
+    async fn current(&self, dialect: Dialect) -> Option<Pass> {
+        if let Credentials::TokenFile(path) = &self.credentials {
+            self.look_at(path).await;
+        }
+        let held = self.held.borrow();
+        let held = held.as_ref()?;
+        let due = held.renew_at.is_some_and(|at| at <= Instant::now());
+        let fits =
+            held.pass.kind == Kind::Bearer && !self.has_password() || held.pass.dialect == dialect;
+        (fits && !due).then(|| held.pass.clone())
+    }
+
+    /// Forgets the held token if its file has changed.
+    async fn look_at(&self, path: &Path) {
+        let now = Instant::now();
+        let looked = self.looked.get();
+        if looked.is_some_and(|looked| now.duration_since(looked.at) < LOOK_AGAIN) {
+            return;
+        }
+        let stamp = secret_files::stamp(path).await;
+        if looked.is_some_and(|looked| looked.stamp != stamp) {
+            self.held.replace(None);
+        }
+        self.looked.set(Some(Looked { at: now, stamp }));
+    }
+
+    /// Another credential in place of a refused one, or `None` when there is none to try (now).
+    ///
+    /// # Cancel safety
+    /// As [`Auth::pass`].
+    pub(super) async fn renew(
+        &self,
+        http: &Http,
+        dialect: Dialect,
+        refused: &Pass,
+    ) -> Option<Pass> {
+        let _turn = self.turn.lock().await;
+        let (newer, was_accepted) = match &*self.held.borrow() {
+            Some(held) if held.pass.serial > refused.serial => (Some(held.pass.clone()), true),
+            Some(held) => (None, held.accepted),
+            None => (None, true),
+        };
+        if newer.is_some() {
+            return newer;
+        }
+        if refused.kind == Kind::Basic && !self.basic.get() {
+            return None;
+        }
+        if refused.kind == Kind::Session && !was_accepted {
+            return self.basic_in_place(dialect).await;
+        }
+        if self.pace.borrow().wait(Instant::now()).is_some() {
+            return None;
+        }
+        let pass = self.log_in(http, dialect).await.ok()?;
+        // A file or program that gives the same again was not renewed.
+        if pass.value == refused.value {
+            return None;
+        }
+        self.pace.borrow_mut().spent(Instant::now());
+        Some(pass)
+    }
+
+    /// 2.x: Basic for one request, in place of a session that was never accepted.
+    async fn basic_in_place(&self, dialect: Dialect) -> Option<Pass> {
+        let now = Instant::now();
+        let recent = |tried: Instant| now.duration_since(tried) < BASIC_AGAIN;
+        if self.basic_tried.get().is_some_and(recent) {
+            return None;
+        }
+        self.basic_tried.set(Some(now));
+        let Credentials::Password { username, password } = &self.credentials else {
+            return None;
+        };
+        self.basic_pass(dialect, username, password).await.ok()
+    }
+
+    /// Takes note that Airflow let a request with this credential in.
+    pub(super) fn accepted(&self, http: &Http, pass: &Pass) {
+        self.pace.borrow_mut().accepted();
+        if pass.kind == Kind::Basic && !self.basic.replace(true) {
+            info!(
+                event = events::BASIC_CHOSEN,
+                airflow.url = http.base(),
+                "Airflow at {} does not accept the login's session, so every call sends user and password",
+                http.base(),
+            );
+            self.hold(pass.clone(), None);
+        }
+        if let Some(held) = &mut *self.held.borrow_mut() {
+            held.accepted |= held.pass.serial == pass.serial;
+        }
+    }
+
+    fn has_password(&self) -> bool {
+        matches!(self.credentials, Credentials::Password { .. })
+    }
+
+    /// Logs in, within the pace. The caller holds the turn.
+    async fn log_in(&self, http: &Http, dialect: Dialect) -> Result<Pass, Blocked> {
+        if let Some(wait) = self.pace.borrow().wait(Instant::now())
+            && let Some(failed) = &*self.failed.borrow()
+        {
+            return Err(match failed.clone() {
+                Blocked::Access(reason) => Blocked::Access(reason),
+                Blocked::NotNow { reason, .. } => Blocked::NotNow {
+                    reason,
+                    retry_after: Some(wait),
+                },
+            });
+        }
+        let result = self.log_in_now(http, dialect).await;
+        match &result {
+            Ok(pass) => {
+                self.failed.replace(None);
+                debug!(
+                    event = events::LOGGED_IN,
+                    airflow.url = http.base(),
+                    credential = ?pass.kind,
+                    "have a credential for Airflow"
+                );
+            }
+            Err(blocked) => {
+                self.failed.replace(Some(blocked.clone()));
+                // Trouble of the network is paced by whoever retries; a refusal is paced here.
+                if matches!(blocked, Blocked::Access(_)) {
+                    self.pace.borrow_mut().spent(Instant::now());
+                }
+            }
+        }
+        result
+    }
+
+    async fn log_in_now(&self, http: &Http, dialect: Dialect) -> Result<Pass, Blocked> {
+        match &self.credentials {
+            Credentials::Missing => Err(Blocked::Access(
+                "no Airflow credentials are configured; set airflow.username and airflow.password, airflow.token_file \
+                 or airflow.token_command"
+                    .to_owned(),
+            )),
+            Credentials::TokenFile(path) => {
+                let token = secret_files::first_line(path, "airflow.token_file").await?;
+                self.bearer(dialect, &token, None)
+            }
+            Credentials::TokenCommand(command) => {
+                let token = secret_files::token_of_command(command).await?;
+                self.bearer(dialect, &token, jwt::renew_after(&token, Timestamp::now()))
+            }
+            Credentials::Password { username, password } => {
+                self.log_in_with_password(http, dialect, username, password).await
+            }
+        }
+    }
+
+    async fn log_in_with_password(
+        &self,
+        http: &Http,
+        dialect: Dialect,
+        username: &str,
+        source: &PasswordSource,
+    ) -> Result<Pass, Blocked> {
+        let password = secret_files::password(source).await?;
+        match dialect {
+            Dialect::V2 => {
+                let token = password::fetch_token(http, username, &password).await?;
+                self.bearer(dialect, &token, jwt::renew_after(&token, Timestamp::now()))
+            }
+            Dialect::V1 if self.basic.get() => {
+                let pass = self.basic_pass(dialect, username, source).await?;
+                Ok(self.hold(pass, None))
+            }
+            Dialect::V1 => match password::log_in(http, username, &password).await? {
+                FormLogin::Session(cookies) => {
+                    let pass = self.make(Kind::Session, dialect, header::COOKIE, &cookies)?;
+                    Ok(self.hold(pass, None))
+                }
+                FormLogin::NoForm(reason) => {
+                    debug!(
+                        event = events::LOGGED_IN,
+                        reason, "no login form, user and password go with every call"
+                    );
+                    let pass = self.basic_pass(dialect, username, source).await?;
+                    Ok(self.hold(pass, None))
+                }
+            },
+        }
+    }
+
+    async fn basic_pass(
+        &self,
+        dialect: Dialect,
+        username: &str,
+        source: &PasswordSource,
+    ) -> Result<Pass, Blocked> {
+        let password = secret_files::password(source).await?;
+        let value = format!(
+            "Basic {}",
+            STANDARD.encode(format!("{username}:{password}"))
+        );
+        self.make(Kind::Basic, dialect, header::AUTHORIZATION, &value)
+    }
+
+    fn bearer(
+        &self,
+        dialect: Dialect,
+        token: &str,
+        life: Option<Duration>,
+    ) -> Result<Pass, Blocked> {
+        let pass = self.make(
+            Kind::Bearer,
+            dialect,
+            header::AUTHORIZATION,
+            &format!("Bearer {token}"),
+        )?;
+        Ok(self.hold(pass, life.map(|life| Instant::now() + life)))
+    }
+
+    fn make(
+        &self,
+        kind: Kind,
+        dialect: Dialect,
+        name: HeaderName,
+        value: &str,
+    ) -> Result<Pass, Blocked> {
+        let mut value = HeaderValue::from_str(value).map_err(|_| {
+            Blocked::Access(
+                "the credential for Airflow holds characters that no HTTP header can carry"
+                    .to_owned(),
+            )
+        })?;
+        value.set_sensitive(true);
+        self.serials.set(self.serials.get() + 1);
+        Ok(Pass {
+            kind,
+            dialect,
+            serial: self.serials.get(),
+            name,
+            value,
+        })
+    }
+
+    fn hold(&self, pass: Pass, renew_at: Option<Instant>) -> Pass {
+        self.held.replace(Some(Held {
+            pass: pass.clone(),
+            renew_at,
+            accepted: false,
+        }));
+        pass
+    }
+}

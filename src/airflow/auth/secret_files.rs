@@ -1,0 +1,140 @@
+//! Passwords and tokens that lie in files or come out of a program.
+//!
+//! Serves the login. Invariants: nothing read here is ever part of an error; files are read on the runtime's own blocking
+//! threads; a program is bounded to 30 s and ended with its whole group.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::airflow::error::Blocked;
+use crate::config::airflow::PasswordSource;
+
+/// Bound of a token program.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Bound of what is read from a file or a program, in bytes. Tokens of large organisations reach some 10 KiB.
+const SECRET_LIMIT: u64 = 64 * 1024;
+
+/// What tells one state of a file from another.
+pub(super) type Stamp = (Option<SystemTime>, u64);
+
+/// The password as it is now.
+///
+/// # Errors
+/// The file cannot be read or is empty.
+pub(super) async fn password(source: &PasswordSource) -> Result<String, Blocked> {
+    match source {
+        PasswordSource::Value(secret) => Ok(secret.expose().to_owned()),
+        PasswordSource::File(path) => first_line(path, "airflow.password_file").await,
+    }
+}
+
+/// The state of a file; `None` where it cannot be seen.
+pub(super) async fn stamp(path: &Path) -> Option<Stamp> {
+    let metadata = tokio::fs::metadata(path).await.ok()?;
+    Some((metadata.modified().ok(), metadata.len()))
+}
+
+/// The first line of a secret file.
+///
+/// # Errors
+/// It cannot be read, is not UTF-8, is too large or empty.
+pub(super) async fn first_line(path: &Path, key: &str) -> Result<String, Blocked> {
+    let fault = |reason: String| {
+        Blocked::Access(format!(
+            "{} ({key}) cannot be used: {reason}",
+            path.display()
+        ))
+    };
+    let file = tokio::fs::File::open(path)
+        .await
+        .map_err(|error| fault(error.to_string()))?;
+    let mut text = String::new();
+    file.take(SECRET_LIMIT)
+        .read_to_string(&mut text)
+        .await
+        .map_err(|error| fault(error.to_string()))?;
+    let line = text.lines().next().unwrap_or_default().trim_end();
+    if line.is_empty() {
+        return Err(fault("its first line is empty".to_owned()));
+    }
+    Ok(line.to_owned())
+}
+
+/// Runs a token program and takes the first line it prints.
+///
+/// # Errors
+/// It cannot be started, fails, takes longer than 30 s or prints nothing. What it prints is never part of the error.
+///
+/// # Cancel safety
+/// Dropping the future ends the program itself; what it had started may live on.
+pub(super) async fn token_of_command(command: &[String]) -> Result<String, Blocked> {
+    let fault = |reason: String| {
+        let name = command.first().map_or("", String::as_str);
+        Blocked::Access(format!(
+            "the program {name} (airflow.token_command) gave no token: {reason}"
+        ))
+    };
+    let (program, arguments) = command
+        .split_first()
+        .ok_or_else(|| fault("none is configured".to_owned()))?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| fault(error.to_string()))?;
+    let group = child.id();
+    let result = timeout(COMMAND_TIMEOUT, output(&mut child)).await;
+    let text = match result {
+        Ok(Ok(text)) => text,
+        Ok(Err(reason)) => {
+            end_group(group);
+            return Err(fault(reason));
+        }
+        Err(_) => {
+            end_group(group);
+            return Err(fault(format!(
+                "it took longer than {} s",
+                COMMAND_TIMEOUT.as_secs()
+            )));
+        }
+    };
+    match text.lines().next().map(str::trim) {
+        Some(line) if !line.is_empty() => Ok(line.to_owned()),
+        Some(_) | None => Err(fault("it printed nothing".to_owned())),
+    }
+}
+
+async fn output(child: &mut Child) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        stdout
+            .take(SECRET_LIMIT)
+            .read_to_end(&mut bytes)
+            .await
+            .map_err(|error| error.to_string())?;
+    }
+    let status = child.wait().await.map_err(|error| error.to_string())?;
+    if !status.success() {
+        return Err(format!("it ended with {status}"));
+    }
+    String::from_utf8(bytes).map_err(|_| "it printed other than UTF-8".to_owned())
+}
+
+fn end_group(group: Option<u32>) {
+    if let Some(group) = group.and_then(|id| i32::try_from(id).ok()) {
+        // Already gone is as good.
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+}

@@ -1,0 +1,126 @@
+//! Settling deliveries of one channel, each at most once.
+//!
+//! Verbs go straight to the channel, which costs half of what lapin's per-delivery acker does. lapin then guards nothing: a
+//! tag settled twice would end the channel and give every other held delivery back. The set of unsettled tags kept here is
+//! that guard. What verb means what is ADR 0006.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use lapin::Channel;
+use lapin::options::{BasicAckOptions, BasicNackOptions, BasicQosOptions, BasicRejectOptions};
+use tokio::time::timeout;
+
+use super::link::Link;
+use crate::domain::ids::{DeliveryTag, Epoch, QueueName};
+use crate::ports::{Settled, Settler, Verb};
+
+/// Log event: a delivery was settled a second time; nothing was sent.
+pub const SETTLED_TWICE: &str = "delivery.settled_twice";
+
+/// One life of one channel, shared by its consumer and all that settle on it.
+pub(super) struct ChannelLife {
+    // Before the link: the channel's own goodbye needs the connection.
+    pub(super) channel: Channel,
+    pub(super) link: Rc<Link>,
+    pub(super) queue: QueueName,
+    pub(super) epoch: Epoch,
+    pub(super) prefetch: u16,
+    unsettled: RefCell<HashSet<DeliveryTag>>,
+}
+
+impl ChannelLife {
+    pub(super) fn new(
+        channel: Channel,
+        link: Rc<Link>,
+        queue: QueueName,
+        epoch: Epoch,
+        prefetch: u16,
+    ) -> Self {
+        Self {
+            channel,
+            link,
+            queue,
+            epoch,
+            prefetch,
+            unsettled: RefCell::new(HashSet::new()),
+        }
+    }
+
+    /// Notes a delivery as handed out.
+    pub(super) fn handed_out(&self, tag: DeliveryTag) {
+        self.unsettled.borrow_mut().insert(tag);
+    }
+
+    async fn send(&self, tag: DeliveryTag, verb: Verb) -> lapin::Result<()> {
+        let requeue = true;
+        match verb {
+            Verb::Ack => {
+                self.channel
+                    .basic_ack(tag.0, BasicAckOptions::default())
+                    .await
+            }
+            Verb::DeadLetter => {
+                let options = BasicRejectOptions { requeue: false };
+                self.channel.basic_reject(tag.0, options).await
+            }
+            Verb::GiveBackTried => {
+                self.channel
+                    .basic_reject(tag.0, BasicRejectOptions { requeue })
+                    .await
+            }
+            Verb::GiveBackUntried => {
+                let options = BasicNackOptions {
+                    requeue,
+                    multiple: false,
+                };
+                self.channel.basic_nack(tag.0, options).await
+            }
+        }
+    }
+}
+
+/// Settles deliveries of one channel. Clones settle on the same channel.
+#[derive(Clone)]
+pub struct LapinSettler(pub(super) Rc<ChannelLife>);
+
+impl Settler for LapinSettler {
+    /// `Lost` where nothing was sent: the channel is gone, or this delivery was settled before (which is a mistake of ours,
+    /// and logged as an error). A peer that takes no bytes for the rpc timeout loses its connection, so that `Lost` is true.
+    ///
+    /// # Cancel safety
+    /// Once polled, the verb may be sent; a dropped future counts as sent.
+    async fn settle(&self, tag: DeliveryTag, verb: Verb) -> Settled {
+        let life = &*self.0;
+        if !life.unsettled.borrow_mut().remove(&tag) {
+            tracing::error!(
+                event = SETTLED_TWICE,
+                queue.name = %life.queue,
+                delivery.tag = tag.0,
+                epoch = life.epoch.0,
+                "delivery {tag} of queue {} was to be settled again with {verb:?}; nothing was sent",
+                life.queue,
+            );
+            return Settled::Lost;
+        }
+        match timeout(life.link.rpc_timeout, life.send(tag, verb)).await {
+            Ok(Ok(())) => Settled::Sent,
+            Ok(Err(_)) => Settled::Lost,
+            Err(_) => {
+                life.link.cut();
+                Settled::Lost
+            }
+        }
+    }
+
+    /// `basic.qos` with the value that already holds: the cheapest method with an answer that changes nothing. Bounded by the
+    /// rpc timeout.
+    async fn barrier(&self) -> bool {
+        let life = &*self.0;
+        let round_trip = life
+            .channel
+            .basic_qos(life.prefetch, BasicQosOptions::default());
+        matches!(timeout(life.link.rpc_timeout, round_trip).await, Ok(Ok(())))
+    }
+}

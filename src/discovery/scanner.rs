@@ -1,0 +1,201 @@
+//! One folder, scanned again and again: list → read what changed → put together. Serves the control flow: scan.
+//!
+//! A file whose [`Stamp`] is the one it was read under is not opened again. What could not be read for a reason outside
+//! its text is tried again each time.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+use super::file::{self, Stamp, Trouble};
+use super::python::{self, Reading};
+use super::walk::{self, Found};
+use super::{READER_STACK_BYTES, Scan, ScanError};
+use crate::domain::declaration::{FileProblem, FileProblemKind, keep_first};
+
+/// Scans one folder again and again, reading only the files that changed.
+#[derive(Debug)]
+pub struct Scanner {
+    folder: PathBuf,
+    read: HashMap<PathBuf, Read>,
+}
+
+/// What was read from a file. Most files declare nothing, which takes no memory.
+#[derive(Clone, Debug)]
+enum Content {
+    Nothing,
+    Reading(Arc<Reading>),
+    Trouble(Arc<Trouble>),
+}
+
+#[derive(Clone, Debug)]
+struct Read {
+    /// How the file looked; `None` where it has to be read again whatever it looks like.
+    stamp: Option<Stamp>,
+    content: Content,
+}
+
+impl Scanner {
+    /// A scanner that has read nothing yet.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            read: HashMap::new(),
+        }
+    }
+
+    /// Scans the folder as it is now. Blocks: a listing, and the reading of what changed since the last scan.
+    ///
+    /// # Errors
+    /// [`ScanError`]: nothing is known, so keep the last good scan.
+    pub fn scan(&mut self) -> Result<Scan, ScanError> {
+        let listing = walk::list(&self.folder).map_err(|source| ScanError::ListFolder {
+            folder: self.folder.clone(),
+            source,
+        })?;
+        let changed: Vec<&Found> = listing
+            .files
+            .iter()
+            .filter(|found| !self.is_known(found))
+            .collect();
+        let mut fresh = read_on_own_thread(&changed)?;
+        let mut read = HashMap::with_capacity(listing.files.len());
+        let mut parts = Parts::default();
+        for found in &listing.files {
+            let old = self.read.remove(&found.path);
+            if let Some(now) = fresh.remove(&found.path).or(old) {
+                parts.add(&found.name, &now.content);
+                read.insert(found.path.clone(), now);
+            }
+        }
+        self.read = read;
+        let unlisted = listing.problems;
+        let unlisted_files = unlisted
+            .iter()
+            .filter(|problem| problem.kind == FileProblemKind::Unreadable)
+            .count();
+        let files = listing.files.len() + unlisted_files;
+        Ok(parts.into_scan(unlisted, files))
+    }
+
+    fn is_known(&self, found: &Found) -> bool {
+        self.read
+            .get(&found.path)
+            .is_some_and(|read| read.stamp == Some(found.stamp))
+    }
+}
+
+/// Reads files on a thread whose stack is large enough for the deepest text that is let through.
+fn read_on_own_thread(changed: &[&Found]) -> Result<HashMap<PathBuf, Read>, ScanError> {
+    if changed.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let read_all = || {
+        changed
+            .iter()
+            .map(|found| (found.path.clone(), read_one(found)))
+            .collect()
+    };
+    thread::scope(|scope| {
+        let reader = thread::Builder::new()
+            .name("dag-files".to_owned())
+            .stack_size(READER_STACK_BYTES)
+            .spawn_scoped(scope, read_all)
+            .map_err(ScanError::StartThread)?;
+        match reader.join() {
+            Ok(read) => Ok(read),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+fn read_one(found: &Found) -> Read {
+    match file::read(&found.path) {
+        Ok((bytes, stamp)) => Read {
+            stamp: Some(stamp),
+            content: content(&found.name, &bytes),
+        },
+        Err(trouble) => Read {
+            stamp: (trouble.kind == FileProblemKind::TooLarge).then_some(found.stamp),
+            content: Content::Trouble(Arc::new(trouble)),
+        },
+    }
+}
+
+fn content(name: &str, bytes: &[u8]) -> Content {
+    if !mentions(bytes, python::WORD) {
+        return Content::Nothing;
+    }
+    let read = file::decode(bytes).and_then(|text| {
+        catch_unwind(AssertUnwindSafe(|| python::read(name, text))).unwrap_or_else(|_| {
+            Err(Trouble::new(
+                FileProblemKind::ParserFailed,
+                "makes this program's Python parser fail; please report it with the file",
+            ))
+        })
+    });
+    match read {
+        Ok(reading) if reading == Reading::default() => Content::Nothing,
+        Ok(reading) => Content::Reading(Arc::new(reading)),
+        Err(trouble) => Content::Trouble(Arc::new(trouble)),
+    }
+}
+
+/// Whether the bytes hold the word, whatever their encoding.
+fn mentions(bytes: &[u8], word: &str) -> bool {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.contains(word),
+        Err(_) => bytes
+            .windows(word.len())
+            .any(|window| window == word.as_bytes()),
+    }
+}
+
+/// What the files of one scan hold, before it is put in order.
+#[derive(Default)]
+struct Parts {
+    readings: Vec<Arc<Reading>>,
+    problems: Vec<FileProblem>,
+}
+
+impl Parts {
+    fn add(&mut self, name: &str, content: &Content) {
+        match content {
+            Content::Nothing => {}
+            Content::Reading(reading) => self.readings.push(Arc::clone(reading)),
+            Content::Trouble(trouble) => self.problems.push(FileProblem {
+                file: name.to_owned(),
+                line: trouble.line,
+                kind: trouble.kind,
+                text: trouble.text.clone(),
+            }),
+        }
+    }
+
+    fn into_scan(self, unlisted: Vec<FileProblem>, files: usize) -> Scan {
+        let declared = self
+            .readings
+            .iter()
+            .flat_map(|reading| reading.declarations.iter().cloned())
+            .collect();
+        let (declarations, duplicates) = keep_first(declared);
+        let mut refusals: Vec<_> = self
+            .readings
+            .iter()
+            .flat_map(|reading| reading.refusals.iter().cloned())
+            .chain(duplicates)
+            .collect();
+        refusals.sort_by(|a, b| a.origin.cmp(&b.origin));
+        let mut unreadable = self.problems;
+        unreadable.extend(unlisted);
+        unreadable.sort_by(|a, b| a.file.cmp(&b.file));
+        Scan {
+            declarations,
+            refusals,
+            unreadable,
+            files,
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Declarations: subscriptions as they are written in a DAG folder, and what became of those that cannot be taken.
+//!
+//! Values only. `discovery` fills them; the control flow compares them with what runs. Nothing that was written down is
+//! ever silent: it is a [`Declaration`], a [`Refusal`] or part of a [`FileProblem`].
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::ids::{ConnId, DagId, QueueName};
+use super::subscription::{Invalid, parse_conn_id, parse_dag_id, parse_queue};
+
+/// Where something is written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin {
+    /// The file, relative to the scanned folder, with `/` between its parts.
+    pub file: String,
+    /// Counted from 1.
+    pub line: u32,
+    /// Counted from 1, in characters.
+    pub column: u32,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// A subscription as it is written in a file. Made by [`Declaration::new`], which checks the names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declaration {
+    /// The DAG that a message starts.
+    pub dag_id: DagId,
+    /// The queue that is consumed.
+    pub queue: QueueName,
+    /// The Airflow connection through which it is consumed.
+    pub conn_id: ConnId,
+    /// The decorator it was read from.
+    pub origin: Origin,
+}
+
+impl Declaration {
+    /// Checks the names and puts them together.
+    ///
+    /// # Errors
+    /// The first name that RabbitMQ or Airflow could not hold.
+    pub fn new(dag_id: &str, queue: &str, conn_id: &str, origin: Origin) -> Result<Self, Invalid> {
+        Ok(Self {
+            dag_id: parse_dag_id(dag_id)?,
+            queue: parse_queue(queue)?,
+            conn_id: parse_conn_id(conn_id)?,
+            origin,
+        })
+    }
+
+    /// What makes two declarations the same subscription.
+    pub fn key(&self) -> (&DagId, &QueueName, &ConnId) {
+        (&self.dag_id, &self.queue, &self.conn_id)
+    }
+}
+
+/// A subscription that is written down and does not run, because the text cannot be taken at its word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The argument at fault, or the decorator where no single argument is.
+    pub origin: Origin,
+    /// The DAG, where it could be read.
+    pub dag_id: Option<DagId>,
+    /// The argument at fault, as it is called in Python.
+    pub parameter: Option<String>,
+    /// Why.
+    pub reason: RefusalReason,
+}
+
+/// Why a subscription was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// The value is not written out; `found` says what stands there instead ("a name", "an f-string").
+    NotLiteral {
+        /// What stands there, with its article.
+        found: &'static str,
+    },
+    /// The value is written out and of the wrong type.
+    WrongType {
+        /// What it has to be, with its article.
+        expected: &'static str,
+        /// What stands there, with its article.
+        found: &'static str,
+    },
+    /// `*args` or `**options` hide arguments.
+    Unpacked,
+    /// The argument is known and this version cannot act on it.
+    NotHandled,
+    /// `rmq_trigger` has no argument of this name, or not so many by position.
+    UnknownArgument,
+    /// The argument is given twice.
+    GivenTwice,
+    /// No queue is named.
+    NoQueue,
+    /// RabbitMQ or Airflow could not hold the name.
+    Invalid(Invalid),
+    /// `@rmq_trigger` stands below `@dag`.
+    DecoratorOrder,
+    /// There is no `@dag` of Airflow on the decorated function or class.
+    NotOverDag,
+    /// `@rmq_trigger` without its parentheses.
+    NotCalled,
+    /// `rmq_trigger` is used otherwise than as a decorator.
+    NotADecorator,
+    /// A decorator called `rmq_trigger` whose import does not show that it is the watcher's.
+    UnknownImport,
+    /// The same queue, connection and DAG are declared elsewhere already.
+    Duplicate {
+        /// The declaration that runs.
+        first: Origin,
+    },
+}
+
+impl RefusalReason {
+    /// The stable name in rows and log fields.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotLiteral { .. } => "not_literal",
+            Self::WrongType { .. } => "wrong_type",
+            Self::Unpacked => "unpacked",
+            Self::NotHandled => "not_handled",
+            Self::UnknownArgument => "unknown_argument",
+            Self::GivenTwice => "given_twice",
+            Self::NoQueue => "no_queue",
+            Self::Invalid(_) => "invalid",
+            Self::DecoratorOrder => "decorator_order",
+            Self::NotOverDag => "not_over_dag",
+            Self::NotCalled => "not_called",
+            Self::NotADecorator => "not_a_decorator",
+            Self::UnknownImport => "unknown_import",
+            Self::Duplicate { .. } => "duplicate",
+        }
+    }
+}
+
+impl fmt::Display for RefusalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotLiteral { found } => write!(
+                f,
+                "the file is read and never executed, so the value has to be written out here, and this is {found}"
+            ),
+            Self::WrongType { expected, found } => {
+                write!(f, "this has to be {expected}, and it is {found}")
+            }
+            Self::Unpacked => f.write_str(
+                "the file is read and never executed, so every argument has to be written out; `*` and `**` hide them",
+            ),
+            Self::NotHandled => f.write_str(
+                "this version of the watcher cannot act on this argument; leave it out or update the watcher",
+            ),
+            Self::UnknownArgument => f.write_str("`rmq_trigger` has no such argument"),
+            Self::GivenTwice => f.write_str("the argument is given twice"),
+            Self::NoQueue => f.write_str("no queue is named; write `queue=\"…\"`"),
+            Self::Invalid(invalid) => invalid.fmt(f),
+            Self::DecoratorOrder => f.write_str(
+                "`@rmq_trigger` has to stand above `@dag`, as the outermost decorator",
+            ),
+            Self::NotOverDag => f.write_str(
+                "no `@dag` imported from `airflow.sdk`, `airflow.decorators` or `airflow.models.dag` stands below it",
+            ),
+            Self::NotCalled => {
+                f.write_str("the decorator has no arguments; write `@rmq_trigger(queue=\"…\")`")
+            }
+            Self::NotADecorator => f.write_str(
+                "only `@rmq_trigger(…)` above `@dag` can be read by this version of the watcher, and here it is used otherwise",
+            ),
+            Self::UnknownImport => f.write_str(
+                "the file does not import this `rmq_trigger` from `airflow_rmq_watcher` or `airflow_provider_rmq.watcher.decorators`",
+            ),
+            Self::Duplicate { first } => {
+                write!(f, "the same subscription is declared at {first} already")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: subscription", self.origin)?;
+        if let Some(dag_id) = &self.dag_id {
+            write!(f, " of DAG {dag_id:?}")?;
+        }
+        f.write_str(" refused")?;
+        if let Some(parameter) = &self.parameter {
+            write!(f, ", `{parameter}`")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+/// A file or directory that could not be read, so that nothing is known of the subscriptions in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileProblem {
+    /// The file or directory, relative to the scanned folder, with `/` between its parts.
+    pub file: String,
+    /// Where in the file, counted from 1, if it is one place.
+    pub line: Option<u32>,
+    /// What kind of trouble.
+    pub kind: FileProblemKind,
+    /// What happened, as a clause: for a person.
+    pub text: String,
+}
+
+/// The kinds of [`FileProblem`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileProblemKind {
+    /// A directory below the folder cannot be listed.
+    DirectoryUnreadable,
+    /// The file cannot be opened or read, or changed while it was read.
+    Unreadable,
+    /// The file is larger than a DAG file can sensibly be.
+    TooLarge,
+    /// The text is not UTF-8.
+    Encoding,
+    /// The text is not Python.
+    Syntax,
+    /// Expressions or blocks nest deeper than Python itself takes.
+    TooDeep,
+    /// The parser failed on the file: a bug, kept to this file.
+    ParserFailed,
+}
+
+impl FileProblemKind {
+    /// The stable name in rows and log fields.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::DirectoryUnreadable => "directory_unreadable",
+            Self::Unreadable => "unreadable",
+            Self::TooLarge => "too_large",
+            Self::Encoding => "encoding",
+            Self::Syntax => "syntax",
+            Self::TooDeep => "too_deep",
+            Self::ParserFailed => "parser_failed",
+        }
+    }
+}
+
+impl fmt::Display for FileProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        write!(f, ": {}", self.text)
+    }
+}
+
+/// Keeps the first of equal declarations, in the order of their origins, and refuses the others by naming it.
+pub fn keep_first(mut declarations: Vec<Declaration>) -> (Vec<Declaration>, Vec<Refusal>) {
+    declarations.sort_by(|a, b| a.origin.cmp(&b.origin));
+    let mut firsts: HashMap<(DagId, QueueName, ConnId), Origin> = HashMap::new();
+    let mut refusals = Vec::new();
+    declarations.retain(|declaration| {
+        let (dag_id, queue, conn_id) = declaration.key();
+        let key = (dag_id.clone(), queue.clone(), conn_id.clone());
+        match firsts.get(&key) {
+            None => {
+                firsts.insert(key, declaration.origin.clone());
+                true
+            }
+            Some(first) => {
+                refusals.push(Refusal {
+                    origin: declaration.origin.clone(),
+                    dag_id: Some(dag_id.clone()),
+                    parameter: None,
+                    reason: RefusalReason::Duplicate {
+                        first: first.clone(),
+                    },
+                });
+                false
+            }
+        }
+    });
+    (declarations, refusals)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+mod tests {
+    use super::*;
+
+    fn declared(dag: &str, queue: &str, conn: &str, file: &str, line: u32) -> Declaration {
+        let origin = Origin {
+            file: file.to_owned(),
+            line,
+            column: 1,
+        };
+        Declaration::new(dag, queue, conn, origin).unwrap()
+    }
+
+    #[test]
+    fn keep_first_of_equal_declarations_refuses_the_later_by_name() {
+        let (kept, refused) = keep_first(vec![
+            declared("d", "q", "c", "b.py", 1),
+            declared("d", "q", "c", "a.py", 9),
+            declared("d", "q", "other", "b.py", 3),
+            declared("d", "other", "c", "b.py", 4),
+            declared("other", "q", "c", "b.py", 5),
+        ]);
+        let kept: Vec<String> = kept.iter().map(|d| d.origin.to_string()).collect();
+        assert_eq!(kept, ["a.py:9:1", "b.py:3:1", "b.py:4:1", "b.py:5:1"]);
+        assert_eq!(refused.len(), 1);
+        assert_eq!(
+            refused[0].to_string(),
+            "b.py:1:1: subscription of DAG \"d\" refused: the same subscription is declared at a.py:9:1 already"
+        );
+    }
+
+    #[test]
+    fn refusal_reads_as_one_sentence() {
+        let refusal = Refusal {
+            origin: Origin {
+                file: "team/a.py".to_owned(),
+                line: 4,
+                column: 20,
+            },
+            dag_id: Some(DagId::new("d")),
+            parameter: Some("queue".to_owned()),
+            reason: RefusalReason::NotLiteral { found: "a name" },
+        };
+        assert_eq!(
+            refusal.to_string(),
+            "team/a.py:4:20: subscription of DAG \"d\" refused, `queue`: the file is read and never executed, so the \
+             value has to be written out here, and this is a name"
+        );
+    }
+}

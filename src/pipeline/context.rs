@@ -1,0 +1,127 @@
+//! What all workers share.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use crate::domain::ids::{ConsumerTag, DagId, SubscriptionId};
+use crate::domain::target::TargetHistory;
+use crate::store::Store;
+
+/// The wall clock in UTC milliseconds. Handed in, so that tests can hold it still.
+pub type Clock = Rc<dyn Fn() -> i64>;
+
+/// Bounds of the data flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Unsettled deliveries of one consumer.
+    pub prefetch: u16,
+    /// How long a delivery is held at most before it is given back.
+    pub ack_deadline: Duration,
+    /// Requests to Airflow under way at once, over all subscriptions.
+    pub max_in_flight: usize,
+}
+
+/// Who this watcher is to the broker.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The machine.
+    pub hostname: String,
+    /// The process.
+    pub pid: u32,
+}
+
+/// The arrows of the data flow: points between two steps, at which a kill must do no harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrow {
+    /// A delivery was taken from the channel; nothing is recorded.
+    Received,
+    /// Its intent is in the state file.
+    Recorded,
+    /// The target answered; the outcome is not recorded.
+    Answered,
+    /// The outcome was handed to the state file; the broker was not told.
+    Decided,
+    /// The verb was sent; the broker has not confirmed it.
+    VerbSent,
+    /// The broker has confirmed; the state file was told.
+    Settled,
+}
+
+impl Arrow {
+    /// All of them, in order.
+    pub const ALL: [Self; 6] =
+        [Self::Received, Self::Recorded, Self::Answered, Self::Decided, Self::VerbSent, Self::Settled];
+
+    /// The stable name.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Received => "received",
+            Self::Recorded => "recorded",
+            Self::Answered => "answered",
+            Self::Decided => "decided",
+            Self::VerbSent => "verb_sent",
+            Self::Settled => "settled",
+        }
+    }
+}
+
+/// Called at every arrow. Does nothing in earnest; tests end the process there.
+pub type OnArrow = Rc<dyn Fn(Arrow)>;
+
+/// What all workers share.
+pub struct Context<R> {
+    /// The state file.
+    pub store: Store,
+    /// Airflow.
+    pub runs: R,
+    /// The wall clock.
+    pub clock: Clock,
+    /// Bounds.
+    pub limits: Limits,
+    identity: Identity,
+    pub(super) requests: Arc<Semaphore>,
+    pub(super) targets: RefCell<HashMap<DagId, TargetHistory>>,
+    random: RefCell<fastrand::Rng>,
+    on_arrow: OnArrow,
+}
+
+impl<R> Context<R> {
+    /// Puts it together.
+    pub fn new(store: Store, runs: R, clock: Clock, limits: Limits, identity: Identity, on_arrow: OnArrow) -> Self {
+        Self {
+            store,
+            runs,
+            clock,
+            limits,
+            identity,
+            requests: Arc::new(Semaphore::new(limits.max_in_flight)),
+            targets: RefCell::default(),
+            random: RefCell::new(fastrand::Rng::new()),
+            on_arrow,
+        }
+    }
+
+    pub(super) fn at(&self, arrow: Arrow) {
+        (self.on_arrow)(arrow);
+    }
+
+    pub(super) fn now_ms(&self) -> i64 {
+        (self.clock)()
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.random.borrow_mut().u64(..)
+    }
+
+    /// A tag for one attach: the nonce keeps a ghost of an earlier one from vouching for this one.
+    pub(super) fn new_tag(&self, subscription: SubscriptionId) -> ConsumerTag {
+        let Identity { hostname, pid } = &self.identity;
+        let nonce = self.random.borrow_mut().u32(..);
+        ConsumerTag::new(format!("rmq_watcher.{hostname}.{pid}.{subscription}.{nonce:08x}"))
+    }
+}

@@ -1,0 +1,324 @@
+//! The way of one delivery: record intent → start the target → settle → record.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::Instant;
+
+use super::channel::Held;
+use super::context::{Arrow, Context};
+use super::flights::{Flights, Seat};
+use super::hold::{Woken, pause, unless_ended, wait};
+use super::ledgered::{self, Ledgered};
+use super::report::{Report, Subscription};
+use crate::domain::attempt::{Attempt, Command, Hold, Input, conf_origin};
+use crate::domain::conf;
+use crate::domain::envelope::Envelope;
+use crate::domain::key::DeliveryKey;
+use crate::domain::ledger::{Binding, ConfOrigin, Outcome};
+use crate::domain::outcome::{RunLookup, TriggerAnswer};
+use crate::domain::payload::immediate_conf;
+use crate::domain::shutdown::Phase;
+use crate::domain::target::TargetHistory;
+use crate::ports::{Runs, Settler, Verb};
+use crate::store::StoreError;
+
+/// How much of a refused message's body is kept before it is rejected, in bytes.
+const KEPT_BODY_BYTES: usize = 1024 * 1024;
+
+/// What the deliveries of one consumer share.
+pub(super) struct Desk<R, S> {
+    pub(super) context: Rc<Context<R>>,
+    pub(super) subscription: Subscription,
+    pub(super) report: Report,
+    pub(super) flights: Flights<S>,
+    pub(super) phase: watch::Receiver<Phase>,
+}
+
+/// Sees one delivery through to its end: settled, given back, or left to the end of its channel.
+pub(super) async fn handle<R: Runs, S: Settler>(desk: Rc<Desk<R, S>>, envelope: Envelope, held: Held<S>) {
+    let (key, phase) = (DeliveryKey::of(&envelope), desk.phase.clone());
+    let mut task = Task { desk, envelope, key, phase, tried: false };
+    let Some(mut flight) = task.record_intent(held).await else { return };
+    let ended = match task.start(&mut flight).await {
+        Ok((outcome, reason)) => task.settle(&flight, outcome, reason).await,
+        Err(woken) => Err(woken),
+    };
+    if ended == Err(Woken::Deadline) {
+        task.give_back(&flight).await;
+    }
+}
+
+struct Task<R, S> {
+    desk: Rc<Desk<R, S>>,
+    envelope: Envelope,
+    key: DeliveryKey,
+    phase: watch::Receiver<Phase>,
+    /// Something was asked of the target.
+    tried: bool,
+}
+
+/// A row under way. It lands by drop at the latest, so that no way out forgets it.
+struct Flight<R, S> {
+    desk: Rc<Desk<R, S>>,
+    ledgered: Ledgered,
+    seat: Rc<Seat<S>>,
+    /// A place among the requests under way, taken before the row was written as sent.
+    permit: Option<OwnedSemaphorePermit>,
+    /// The row says that the run may have been asked for.
+    recorded_sent: bool,
+}
+
+impl<R, S> Flight<R, S> {
+    fn land(&self) {
+        if let Some(row) = self.ledgered.row {
+            self.desk.flights.land(row, &self.seat);
+        }
+    }
+}
+
+impl<R, S> Drop for Flight<R, S> {
+    fn drop(&mut self) {
+        self.land();
+    }
+}
+
+impl<R: Runs, S: Settler> Task<R, S> {
+    fn now_ms(&self) -> i64 {
+        self.desk.context.now_ms()
+    }
+
+    /// Writes the row before anything is asked of the target. `None`: another task drives the row, or the delivery ended.
+    async fn record_intent(&mut self, held: Held<S>) -> Option<Flight<R, S>> {
+        self.desk.context.at(Arrow::Received);
+        let seat = Seat::new(held);
+        let permit = Arc::clone(&self.desk.context.requests).try_acquire_owned().ok();
+        let mut tries = 0;
+        let ledgered = loop {
+            match self.bind(permit.is_some()).await {
+                Ok(ledgered) => break ledgered,
+                Err(error) => {
+                    self.desk.report.store_refused(&self.desk.context, &error).await;
+                    tries += 1;
+                    self.pause(&seat, tries, None).await.ok()?;
+                }
+            }
+        };
+        if let Binding::New { id_collision: true, .. } = ledgered.binding {
+            self.desk.report.id_collision(&ledgered.run_id);
+        }
+        let seat = match ledgered.row {
+            Some(row) => self.desk.flights.board(row, seat.take()?)?,
+            None => seat,
+        };
+        self.desk.context.at(Arrow::Recorded);
+        let recorded_sent = permit.is_some();
+        Some(Flight { desk: Rc::clone(&self.desk), ledgered, seat, permit, recorded_sent })
+    }
+
+    async fn bind(&self, send: bool) -> Result<Ledgered, StoreError> {
+        let Desk { context, subscription, .. } = &*self.desk;
+        ledgered::bind(&context.store, &self.envelope, &self.key, &subscription.dag_id, send, self.now_ms()).await
+    }
+
+    /// Asks for the run, and again, until the row has an outcome. An error says what ended the delivery before that.
+    async fn start(&mut self, flight: &mut Flight<R, S>) -> Result<(Outcome, String), Woken> {
+        let (kind, redelivered) = (self.key.kind(), self.envelope.redelivered);
+        let mut attempt = match flight.ledgered.binding {
+            Binding::New { .. } | Binding::Start { .. } => Attempt::fresh(kind, redelivered),
+            Binding::LookUp { .. } => Attempt::resumed(kind, redelivered),
+            Binding::SettleAgain { outcome, .. } => return Ok((outcome, String::new())),
+        };
+        let mut input = Input::Begin;
+        loop {
+            let view = self.history(|history, key| history.view(key));
+            input = match attempt.step(input, view, self.now_ms()) {
+                Command::Trigger => Input::Answer(self.trigger(flight).await?),
+                Command::LookUp => self.look_up(flight).await?,
+                Command::TakeNextNumber => self.take_next_number(flight).await?,
+                Command::Hold(hold) => self.hold(flight, &hold).await?,
+                Command::Finish { outcome, reason } => {
+                    self.say_finished(flight, outcome, &reason).await;
+                    return Ok((outcome, reason));
+                }
+            };
+        }
+    }
+
+    async fn trigger(&mut self, flight: &mut Flight<R, S>) -> Result<TriggerAnswer, Woken> {
+        let conf = immediate_conf(&self.envelope, self.desk.subscription.id);
+        let answer = match conf::validate(&conf) {
+            Err(problem) => TriggerAnswer::Refused(problem.to_string()),
+            Ok(()) => {
+                let _permit = self.permit(flight).await?;
+                self.record_sent(flight).await?;
+                self.tried = true;
+                let Desk { context, subscription, .. } = &*self.desk;
+                context.runs.trigger(&subscription.dag_id, &flight.ledgered.run_id, &conf).await
+            }
+        };
+        self.desk.context.at(Arrow::Answered);
+        self.history(|history, key| match &answer {
+            TriggerAnswer::Created => history.passed(key),
+            TriggerAnswer::Refused(_) => history.refused(key),
+            TriggerAnswer::Unavailable { server_error: true, .. } => history.server_error(key),
+            TriggerAnswer::Unavailable { .. }
+            | TriggerAnswer::Conflict(_)
+            | TriggerAnswer::TargetFault(_)
+            | TriggerAnswer::AccessFault(_)
+            | TriggerAnswer::Ambiguous(_) => {}
+        });
+        Ok(answer)
+    }
+
+    async fn look_up(&mut self, flight: &mut Flight<R, S>) -> Result<Input, Woken> {
+        let _permit = self.permit(flight).await?;
+        let Desk { context, subscription, .. } = &*self.desk;
+        let lookup = context.runs.look_up(&subscription.dag_id, &flight.ledgered.run_id).await;
+        let origin = match &lookup {
+            RunLookup::Found(run) => conf_origin(&run.conf, &self.envelope),
+            RunLookup::Absent | RunLookup::Unknown(_) => ConfOrigin::Silent,
+        };
+        Ok(Input::LookedUp(lookup, origin))
+    }
+
+    /// A place among the requests under way. Waiting for one ends with the delivery.
+    async fn permit(&mut self, flight: &mut Flight<R, S>) -> Result<OwnedSemaphorePermit, Woken> {
+        if let Some(permit) = flight.permit.take() {
+            return Ok(permit);
+        }
+        let requests = Arc::clone(&self.desk.context.requests);
+        let permit = unless_ended(&flight.seat, &mut self.phase, requests.acquire_owned()).await?;
+        Ok(permit.expect("the semaphore is never closed"))
+    }
+
+    /// Without this record nothing is asked, except for a message whose id alone tells it apart.
+    async fn record_sent(&mut self, flight: &mut Flight<R, S>) -> Result<(), Woken> {
+        let mut tries = 0;
+        while !flight.recorded_sent {
+            match flight.ledgered.mark_sent(&self.desk.context.store, self.now_ms()).await {
+                Ok(()) => flight.recorded_sent = true,
+                Err(error) => {
+                    self.desk.report.store_refused(&self.desk.context, &error).await;
+                    tries += 1;
+                    self.pause(&flight.seat, tries, None).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn take_next_number(&mut self, flight: &mut Flight<R, S>) -> Result<Input, Woken> {
+        let mut tries = 0;
+        loop {
+            match flight.ledgered.take_next_number(&self.desk.context.store, self.now_ms()).await {
+                Ok(()) => return Ok(Input::Begin),
+                Err(error) => {
+                    self.desk.report.store_refused(&self.desk.context, &error).await;
+                    tries += 1;
+                    self.pause(&flight.seat, tries, None).await?;
+                }
+            }
+        }
+    }
+
+    async fn hold(&mut self, flight: &mut Flight<R, S>, hold: &Hold) -> Result<Input, Woken> {
+        flight.permit = None;
+        self.desk.report.holding(&self.desk.context, hold).await;
+        self.pause(&flight.seat, hold.tries, hold.at_least).await?;
+        Ok(Input::Begin)
+    }
+
+    async fn pause(
+        &mut self,
+        seat: &Seat<S>,
+        tries: u32,
+        at_least: Option<std::time::Duration>,
+    ) -> Result<(), Woken> {
+        let due = Instant::now() + pause(tries, at_least, self.desk.context.seed());
+        match wait(seat, due, &mut self.phase).await {
+            Woken::Due => Ok(()),
+            ended @ (Woken::Lost | Woken::Deadline | Woken::Stopping) => Err(ended),
+        }
+    }
+
+    fn history<T>(&self, look: impl FnOnce(&mut TargetHistory, &str) -> T) -> T {
+        let mut targets = self.desk.context.targets.borrow_mut();
+        look(targets.entry(self.desk.subscription.dag_id.clone()).or_default(), self.key.text())
+    }
+
+    async fn say_finished(&self, flight: &Flight<R, S>, outcome: Outcome, reason: &str) {
+        let Desk { report, context, .. } = &*self.desk;
+        let run_id = &flight.ledgered.run_id;
+        match outcome {
+            Outcome::Started => report.started(run_id, self.now_ms()),
+            Outcome::Duplicate => report.duplicate(run_id),
+            Outcome::Dropped => {}
+            Outcome::Dlq => return report.refused(run_id, reason),
+        }
+        report.passed(context).await;
+    }
+
+    /// Records the outcome, then tells the broker. What is refused is kept first, for want of a dead-letter exchange.
+    async fn settle(&mut self, flight: &Flight<R, S>, outcome: Outcome, reason: String) -> Result<(), Woken> {
+        let is_known = matches!(flight.ledgered.binding, Binding::SettleAgain { .. });
+        match outcome {
+            Outcome::Dlq if !is_known => self.keep_refused(flight, reason).await?,
+            Outcome::Started | Outcome::Duplicate | Outcome::Dropped | Outcome::Dlq if !is_known => {
+                flight.ledgered.decide(&self.desk.context.store, outcome, reason, self.now_ms()).await;
+            }
+            Outcome::Started | Outcome::Duplicate | Outcome::Dropped | Outcome::Dlq => {}
+        }
+        self.desk.context.at(Arrow::Decided);
+        // From here on a redelivery finds the outcome in its row.
+        flight.land();
+        let Some(held) = flight.seat.take() else { return Err(Woken::Lost) };
+        let row = flight.ledgered.row;
+        if let Some(row) = row {
+            self.desk.context.store.verb_sent(row, outcome, self.now_ms()).await;
+        }
+        held.settle(verb(outcome), row).await;
+        self.desk.context.at(Arrow::VerbSent);
+        Ok(())
+    }
+
+    async fn keep_refused(&mut self, flight: &Flight<R, S>, reason: String) -> Result<(), Woken> {
+        let Some(row) = flight.ledgered.row else {
+            // Nothing is recorded of it, so nothing can be kept: hold it until the state file takes it.
+            self.pause(&flight.seat, u32::MAX, Some(self.desk.context.limits.ack_deadline)).await?;
+            return Err(Woken::Deadline);
+        };
+        let body = self.envelope.body.slice(..self.envelope.body.len().min(KEPT_BODY_BYTES));
+        let mut tries = 0;
+        loop {
+            let kept = self.desk.context.store.keep_refused(row, reason.clone(), body.to_vec(), self.now_ms()).await;
+            let Err(error) = kept else { return Ok(()) };
+            self.desk.report.store_refused(&self.desk.context, &error).await;
+            tries += 1;
+            self.pause(&flight.seat, tries, None).await?;
+        }
+    }
+
+    /// The delivery has been held as long as it may: it goes back to the broker and comes again.
+    async fn give_back(&self, flight: &Flight<R, S>) {
+        let now_ms = self.now_ms();
+        if let Some(row) = flight.ledgered.row
+            && let Err(error) = self.desk.context.store.release(row, now_ms).await
+        {
+            self.desk.report.store_refused(&self.desk.context, &error).await;
+        }
+        flight.land();
+        if let Some(held) = flight.seat.take() {
+            let verb = if self.tried { Verb::GiveBackTried } else { Verb::GiveBackUntried };
+            held.settle(verb, None).await;
+        }
+    }
+}
+
+fn verb(outcome: Outcome) -> Verb {
+    match outcome {
+        Outcome::Started | Outcome::Duplicate | Outcome::Dropped => Verb::Ack,
+        Outcome::Dlq => Verb::DeadLetter,
+    }
+}

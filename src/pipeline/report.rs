@@ -1,0 +1,231 @@
+//! What people see of a subscription: its status row and its log lines. Both change on change only.
+
+use std::cell::{Cell, RefCell};
+
+use super::context::Context;
+use crate::domain::attempt::{Hold, Trouble};
+use crate::domain::fault::{BrokerFault, BrokerFaultKind};
+use crate::domain::ids::{ConnId, ConsumerTag, DagId, QueueName, RunId, SubscriptionId};
+use crate::domain::line_budget::LineBudget;
+use crate::domain::status::{Attachment, ConnectionStatus, subscription_status};
+use crate::store::StoreError;
+use crate::telemetry::events;
+
+/// A subscription that a worker serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// Its row.
+    pub id: SubscriptionId,
+    /// The DAG that its messages start.
+    pub dag_id: DagId,
+    /// The queue.
+    pub queue: QueueName,
+    /// The connection.
+    pub conn_id: ConnId,
+}
+
+/// Keeps a subscription's status row and log lines true.
+pub(super) struct Report {
+    subscription: Subscription,
+    attachment: Cell<Attachment>,
+    tag: RefCell<Option<ConsumerTag>>,
+    trouble: Cell<Option<Trouble>>,
+    said: RefCell<Option<String>>,
+    starts: Cell<LineBudget>,
+}
+
+impl Report {
+    pub(super) fn new(subscription: Subscription) -> Self {
+        Self {
+            subscription,
+            attachment: Cell::new(Attachment::Connecting),
+            tag: RefCell::default(),
+            trouble: Cell::default(),
+            said: RefCell::default(),
+            starts: Cell::default(),
+        }
+    }
+
+    pub(super) async fn connecting<R>(&self, context: &Context<R>) {
+        // An attempt after a failure keeps the failure in view until it is known to be over.
+        if self.attachment.get() != Attachment::Failed {
+            self.write(context, Attachment::Connecting, None).await;
+        }
+    }
+
+    pub(super) async fn attached<R>(&self, context: &Context<R>, tag: &ConsumerTag) {
+        let Subscription { dag_id, queue, conn_id, .. } = &self.subscription;
+        tracing::info!(
+            event = events::CONSUMER_ATTACHED,
+            "RMQ Watcher: listening on queue '{queue}' (connection '{conn_id}') for DAG '{dag_id}' as {tag}"
+        );
+        self.said.take();
+        self.tag.replace(Some(tag.clone()));
+        self.write(context, Attachment::Listening, None).await;
+        let now_ms = context.now_ms();
+        context.store.set_connection_status(conn_id.clone(), ConnectionStatus::Connected, None, now_ms).await;
+    }
+
+    /// An attach failed, or a consumer was lost. Said once for each new text.
+    pub(super) async fn failed<R>(&self, context: &Context<R>, fault: &BrokerFault) {
+        self.tag.take();
+        if self.is_news(&fault.text) {
+            let Subscription { dag_id, queue, conn_id, .. } = &self.subscription;
+            let (reason, event) = (fault.kind.code(), events::CONSUMER_FAILED);
+            let line = format!(
+                "RMQ Watcher: no consumer on queue '{queue}' (connection '{conn_id}') for DAG '{dag_id}': {fault}; trying \
+                 again"
+            );
+            if fault.kind.is_configuration() {
+                tracing::error!(event, reason, "{line}");
+            } else {
+                tracing::warn!(event, reason, "{line}");
+            }
+        }
+        self.write(context, Attachment::Failed, Some(fault.text.clone())).await;
+        if is_of_connection(fault.kind) {
+            let (conn_id, text, now_ms) = (self.subscription.conn_id.clone(), fault.text.clone(), context.now_ms());
+            context.store.set_connection_status(conn_id, ConnectionStatus::Error, Some(text), now_ms).await;
+        }
+    }
+
+    pub(super) async fn disconnected<R>(&self, context: &Context<R>) {
+        self.tag.take();
+        self.trouble.take();
+        self.write(context, Attachment::Stopped, None).await;
+    }
+
+    /// A delivery is held.
+    pub(super) async fn holding<R>(&self, context: &Context<R>, hold: &Hold) {
+        let text = format!("{}: {}", hold.trouble.code(), hold.reason);
+        let news = self.is_news(&text);
+        if news {
+            let Subscription { dag_id, queue, .. } = &self.subscription;
+            tracing::warn!(
+                event = events::DELIVERY_HELD,
+                reason = hold.trouble.code(),
+                "RMQ Watcher: DAG '{dag_id}' cannot be started for messages of queue '{queue}', which are held: {}",
+                hold.reason
+            );
+        }
+        let is_new_trouble = self.trouble.replace(Some(hold.trouble)) != Some(hold.trouble);
+        if is_new_trouble || news {
+            self.write(context, self.attachment.get(), Some(hold.reason.clone())).await;
+        }
+    }
+
+    /// The state file refused something that a delivery has to wait for.
+    pub(super) async fn store_refused<R>(&self, context: &Context<R>, error: &StoreError) {
+        let hold = Hold { trouble: Trouble::Store, reason: error.to_string(), at_least: None, tries: 1 };
+        self.holding(context, &hold).await;
+    }
+
+    /// A run was started or found: whatever troubled the subscription is over.
+    pub(super) async fn passed<R>(&self, context: &Context<R>) {
+        if self.trouble.take().is_some() {
+            self.said.take();
+            let Subscription { dag_id, queue, .. } = &self.subscription;
+            tracing::info!(
+                event = events::SUBSCRIPTION_RECOVERED,
+                "RMQ Watcher: DAG '{dag_id}' is started for messages of queue '{queue}' again"
+            );
+            self.write(context, self.attachment.get(), None).await;
+        }
+    }
+
+    pub(super) fn started(&self, run: &RunId, now_ms: i64) {
+        let mut starts = self.starts.get();
+        if starts.admit(now_ms) {
+            let Subscription { dag_id, queue, .. } = &self.subscription;
+            tracing::info!(event = events::RUN_STARTED, "RMQ Watcher: started DAG '{dag_id}' run {run} from queue '{queue}'");
+        }
+        self.starts.set(starts);
+    }
+
+    pub(super) fn duplicate(&self, run: &RunId) {
+        let Subscription { dag_id, .. } = &self.subscription;
+        tracing::info!(
+            event = events::RUN_DUPLICATE,
+            "RMQ Watcher: DAG '{dag_id}' run {run} was started for this message already; acknowledged as a duplicate"
+        );
+    }
+
+    pub(super) fn refused(&self, run: &RunId, reason: &str) {
+        let Subscription { dag_id, queue, .. } = &self.subscription;
+        tracing::warn!(
+            event = events::MESSAGE_REFUSED,
+            "RMQ Watcher: DAG '{dag_id}' cannot take the message of run {run}: {reason}; it was kept in the state file and \
+             dead-lettered from queue '{queue}'"
+        );
+    }
+
+    pub(super) fn id_collision(&self, run: &RunId) {
+        let Subscription { dag_id, queue, .. } = &self.subscription;
+        tracing::warn!(
+            event = events::ID_COLLISION,
+            "RMQ Watcher: id_collision: two messages of queue '{queue}' with different contents share the message id of run \
+             {run} of DAG '{dag_id}'; they are one run, because the producer says they are one message"
+        );
+    }
+
+    pub(super) fn panicked(&self) {
+        let Subscription { dag_id, queue, .. } = &self.subscription;
+        tracing::error!(
+            event = events::DELIVERY_PANICKED,
+            "RMQ Watcher: a message of queue '{queue}' for DAG '{dag_id}' met a defect of this program and was given back"
+        );
+    }
+
+    /// Says how many lines were left out, once the second they belong to is over.
+    pub(super) fn say_left_out(&self, now_ms: i64) {
+        let mut starts = self.starts.get();
+        let left_out = starts.take_left_out(now_ms);
+        self.starts.set(starts);
+        if left_out > 0 {
+            let Subscription { dag_id, queue, .. } = &self.subscription;
+            tracing::info!(
+                event = events::RUNS_STARTED,
+                "RMQ Watcher: started {left_out} more runs of DAG '{dag_id}' from queue '{queue}'"
+            );
+        }
+    }
+
+    /// Whether lines were left out that nobody has been told of.
+    pub(super) fn leaves_out(&self) -> bool {
+        self.starts.get().leaves_out()
+    }
+
+    fn is_news(&self, text: &str) -> bool {
+        let mut said = self.said.borrow_mut();
+        let news = said.as_deref() != Some(text);
+        if news {
+            *said = Some(text.to_owned());
+        }
+        news
+    }
+
+    async fn write<R>(&self, context: &Context<R>, attachment: Attachment, error: Option<String>) {
+        let status = subscription_status(attachment, self.trouble.get());
+        self.attachment.set(attachment);
+        let (id, tag, now_ms) = (self.subscription.id, self.tag.borrow().clone(), context.now_ms());
+        context.store.set_subscription_status(id, status, error, tag, now_ms).await;
+    }
+}
+
+/// Whether a fault says something about the connection, not only about one queue on it.
+fn is_of_connection(kind: BrokerFaultKind) -> bool {
+    match kind {
+        BrokerFaultKind::ConnectionUnknown
+        | BrokerFaultKind::Unreachable
+        | BrokerFaultKind::TimedOut
+        | BrokerFaultKind::Tls
+        | BrokerFaultKind::LoginRefused
+        | BrokerFaultKind::VhostRefused
+        | BrokerFaultKind::Closed => true,
+        BrokerFaultKind::QueueMissing
+        | BrokerFaultKind::AccessRefused
+        | BrokerFaultKind::PreconditionFailed
+        | BrokerFaultKind::ResourceLocked
+        | BrokerFaultKind::Cancelled => false,
+    }
+}

@@ -1,0 +1,51 @@
+//! What can go wrong with the state file, told apart by what happens next.
+
+use std::path::PathBuf;
+
+/// Errors of the state file.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The directory or file cannot be made or opened. The watcher cannot start.
+    #[error("cannot open the state file {path}: {source}; check that the directory exists and belongs to this user")]
+    Open {
+        /// Which file.
+        path: PathBuf,
+        /// The system's or SQLite's word.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// It lies on a network file system, where locks and shared memory cannot be relied on.
+    #[error(
+        "the state directory {path} is on a network file system ({kind}), where SQLite's locks cannot be relied on; \
+         set state.dir to a local directory"
+    )]
+    NetworkFileSystem {
+        /// Which directory.
+        path: PathBuf,
+        /// Which file system.
+        kind: &'static str,
+    },
+    /// A newer version of this program made it. It was left untouched.
+    #[error(
+        "the state file {path} has schema version {found}, newer than the {known} of this program; it was left untouched: \
+         run the newer program, or point state.dir to another directory"
+    )]
+    NewerSchema {
+        /// Which file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// One command failed; the state file is as before it.
+    #[error("the state file refused {what}: {source}")]
+    Sql {
+        /// What was to be done, such as "to record a delivery".
+        what: &'static str,
+        /// SQLite's word.
+        source: rusqlite::Error,
+    },
+    /// The owning thread is gone: the process is stopping.
+    #[error("the state file is closed")]
+    Closed,
+}

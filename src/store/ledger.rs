@@ -1,0 +1,277 @@
+//! The ledger's rows and the epochs they belong to.
+
+use rusqlite::{Connection, OptionalExtension as _, Row as SqlRow, named_params, params};
+
+use super::{Store, StoreError};
+use crate::domain::ids::{ConnId, Epoch, QueueName, RunId};
+use crate::domain::key::{DeliveryKey, KeyKind};
+use crate::domain::ledger::{self as rules, Arrival, Binding, Outcome, RELEASED, Row, State, state_code, state_from_code};
+use crate::domain::run_id::run_id;
+
+/// A row of the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RowId(pub i64);
+
+/// A delivery as the ledger sees it.
+#[derive(Clone, Debug)]
+pub struct NewDelivery {
+    /// The connection it came over.
+    pub conn_id: ConnId,
+    /// The queue it came from.
+    pub queue: QueueName,
+    /// What it is for: `dag:{dag_id}`.
+    pub target: String,
+    /// Its key.
+    pub key: DeliveryKey,
+    /// Digest of routing key and body.
+    pub content: String,
+    /// The broker's word that it may have been delivered before.
+    pub redelivered: bool,
+    /// The epoch it arrived in.
+    pub epoch: Epoch,
+}
+
+/// The row that a delivery belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Its id.
+    pub row: RowId,
+    /// What the rules said.
+    pub binding: Binding,
+    /// The run id that this row asks for.
+    pub run_id: RunId,
+}
+
+impl Store {
+    /// Finds or makes the row of a delivery and moves it to this delivery's epoch. A row without an outcome is then `sent`
+    /// where `send` is set (the request follows at once), else `received`.
+    ///
+    /// # Errors
+    /// Nothing was recorded.
+    pub async fn bind(&self, delivery: NewDelivery, send: bool, now_ms: i64) -> Result<Bound, StoreError> {
+        self.call("to record a delivery", move |connection| bind(connection, &delivery, send, now_ms)).await
+    }
+
+    /// Notes that the row's run is about to be asked for.
+    ///
+    /// # Errors
+    /// Nothing was recorded: do not ask.
+    pub async fn mark_sent(&self, row: RowId, now_ms: i64) -> Result<(), StoreError> {
+        self.call("to record a request", move |connection| {
+            let sql = "UPDATE ledger SET state = 'sent', updated_at_ms = max(?2, updated_at_ms + 1) WHERE id = ?1";
+            connection.prepare_cached(sql)?.execute(params![row.0, now_ms]).map(drop)
+        })
+        .await
+    }
+
+    /// Gives the row the next number of its key and the run id that goes with it; returns that id.
+    ///
+    /// # Errors
+    /// Nothing was recorded: the old number stands.
+    pub async fn take_next_number(&self, row: RowId, now_ms: i64) -> Result<RunId, StoreError> {
+        self.call("to record a new run id", move |connection| take_next_number(connection, row, now_ms)).await
+    }
+
+    /// Notes the outcome. Not waited for: the intent covers a crash.
+    pub async fn decide(&self, row: RowId, outcome: Outcome, reason: String, now_ms: i64) {
+        self.tell("to record an outcome", move |connection| {
+            let sql = "UPDATE ledger SET state = ?2, outcome = ?2, reason = nullif(?3, ''), \
+                       updated_at_ms = max(?4, updated_at_ms + 1) WHERE id = ?1";
+            connection.prepare_cached(sql)?.execute(params![row.0, outcome.code(), reason, now_ms]).map(drop)
+        })
+        .await;
+    }
+
+    /// Keeps the body of a message that is about to be rejected, and its outcome with it.
+    ///
+    /// # Errors
+    /// Nothing was kept: do not reject.
+    pub async fn keep_refused(&self, row: RowId, reason: String, body: Vec<u8>, now_ms: i64) -> Result<(), StoreError> {
+        self.call("to keep a refused message", move |connection| {
+            let sql = "UPDATE ledger SET state = 'dlq', outcome = 'dlq', reason = ?2, kept_body = ?3, \
+                       updated_at_ms = max(?4, updated_at_ms + 1) WHERE id = ?1";
+            connection.prepare_cached(sql)?.execute(params![row.0, reason, body, now_ms]).map(drop)
+        })
+        .await
+    }
+
+    /// Notes that the outcome's verb is about to be sent.
+    pub async fn verb_sent(&self, row: RowId, outcome: Outcome, now_ms: i64) {
+        let state = state_code(State::VerbSent, Some(outcome));
+        self.tell("to record a settlement", move |connection| {
+            let sql = "UPDATE ledger SET state = ?2, updated_at_ms = max(?3, updated_at_ms + 1) WHERE id = ?1";
+            connection.prepare_cached(sql)?.execute(params![row.0, state, now_ms]).map(drop)
+        })
+        .await;
+    }
+
+    /// Notes that the broker has read the verbs of these rows.
+    pub async fn settled(&self, rows: Vec<RowId>, now_ms: i64) {
+        self.tell("to record settlements", move |connection| {
+            let sql = "UPDATE ledger SET state = 'settled', settled_at_ms = ?2, \
+                       updated_at_ms = max(?2, updated_at_ms + 1) WHERE id = ?1";
+            let mut statement = connection.prepare_cached(sql)?;
+            rows.iter().try_for_each(|row| statement.execute(params![row.0, now_ms]).map(drop))
+        })
+        .await;
+    }
+
+    /// Notes that the row's delivery is about to be given back, so that its redelivery binds to it in any epoch.
+    ///
+    /// # Errors
+    /// Nothing was recorded: keep holding.
+    pub async fn release(&self, row: RowId, now_ms: i64) -> Result<(), StoreError> {
+        self.call("to record a return", move |connection| {
+            let sql = "UPDATE ledger SET epoch = ?2, updated_at_ms = max(?3, updated_at_ms + 1) WHERE id = ?1";
+            connection.prepare_cached(sql)?.execute(params![row.0, RELEASED.0, now_ms]).map(drop)
+        })
+        .await
+    }
+
+    /// Begins the life of a channel.
+    ///
+    /// # Errors
+    /// Without a number nothing may be consumed.
+    pub async fn open_epoch(&self, conn_id: ConnId, queue: QueueName, now_ms: i64) -> Result<Epoch, StoreError> {
+        self.call("to begin a channel", move |connection| {
+            let sql = "INSERT INTO epochs (conn_id, queue, opened_at_ms) VALUES (?1, ?2, ?3)";
+            connection.prepare_cached(sql)?.execute(params![conn_id.as_str(), queue.as_str(), now_ms])?;
+            Ok(Epoch(connection.last_insert_rowid()))
+        })
+        .await
+    }
+
+    /// Ends the life of a channel.
+    pub async fn end_epoch(&self, epoch: Epoch, now_ms: i64) {
+        self.tell("to end a channel", move |connection| {
+            let sql = "UPDATE epochs SET ended_at_ms = ?2 WHERE id = ?1";
+            connection.prepare_cached(sql)?.execute(params![epoch.0, now_ms]).map(drop)
+        })
+        .await;
+    }
+
+    /// Declares every unsettled row of older epochs settled: what they wait for is not in the queue any more. Called when
+    /// a message came that was never delivered before, in an epoch so old that whatever was held earlier has come back.
+    pub async fn close_older(&self, conn_id: ConnId, queue: QueueName, epoch: Epoch, now_ms: i64) {
+        self.tell("to close old rows", move |connection| {
+            let sql = "UPDATE ledger SET state = 'settled', settled_at_ms = ?4, updated_at_ms = max(?4, updated_at_ms + 1) \
+                       WHERE conn_id = ?1 AND queue = ?2 AND epoch < ?3 AND epoch <> ?5 AND state <> 'settled'";
+            let named = params![conn_id.as_str(), queue.as_str(), epoch.0, now_ms, RELEASED.0];
+            connection.prepare_cached(sql)?.execute(named).map(drop)
+        })
+        .await;
+    }
+}
+
+fn bind(connection: &Connection, d: &NewDelivery, send: bool, now_ms: i64) -> rusqlite::Result<Bound> {
+    let rows = rows_of_key(connection, d)?;
+    let plain: Vec<Row> = rows.iter().map(|(_, row)| row.clone()).collect();
+    let arrival =
+        Arrival { redelivered: d.redelivered, epoch: d.epoch, key_kind: d.key.kind(), content: d.content.as_str() };
+    let binding = rules::bind(&plain, &arrival);
+    let state = state_code(if send { State::Sent } else { State::Received }, None);
+    match binding {
+        Binding::New { n, .. } => {
+            let run_id = run_id(&d.queue, &d.key, first_number(d.key.kind(), n));
+            let row = insert(connection, d, n, state, &run_id, now_ms)?;
+            Ok(Bound { row, binding, run_id })
+        }
+        Binding::Start { n } | Binding::LookUp { n } | Binding::SettleAgain { n, .. } => {
+            let (row, known) = rows.iter().find(|(_, row)| row.n == n).expect("the rules name a row they were given");
+            let run_id = match &known.run_id {
+                Some(run_id) => run_id.clone(),
+                None => run_id(&d.queue, &d.key, first_number(d.key.kind(), n)),
+            };
+            let starts = matches!(binding, Binding::Start { .. });
+            resume(connection, *row, starts.then_some(state), d.epoch, now_ms)?;
+            Ok(Bound { row: *row, binding, run_id })
+        }
+    }
+}
+
+/// Equal message ids are one message and share a run id; equal fingerprints are counted.
+fn first_number(kind: KeyKind, n: u32) -> u32 {
+    match kind {
+        KeyKind::MessageId => 1,
+        KeyKind::Fingerprint => n,
+    }
+}
+
+fn rows_of_key(connection: &Connection, d: &NewDelivery) -> rusqlite::Result<Vec<(RowId, Row)>> {
+    let sql = "SELECT l.id, l.n, l.state, l.outcome, l.run_id, l.epoch, l.is_first_delivery, l.content, \
+                      e.ended_at_ms - l.settled_at_ms \
+               FROM ledger l LEFT JOIN epochs e ON e.id = l.epoch \
+               WHERE l.conn_id = ?1 AND l.queue = ?2 AND l.target = ?3 AND l.key = ?4 AND l.key_kind = ?5 ORDER BY l.n";
+    let mut statement = connection.prepare_cached(sql)?;
+    let key = params![d.conn_id.as_str(), d.queue.as_str(), d.target, d.key.text(), d.key.kind().code()];
+    statement.query_map(key, read_row)?.collect()
+}
+
+fn read_row(sql: &SqlRow<'_>) -> rusqlite::Result<(RowId, Row)> {
+    let state: String = sql.get(2)?;
+    let outcome: Option<String> = sql.get(3)?;
+    let row = Row {
+        n: sql.get(1)?,
+        state: state_from_code(&state).expect("held by a CHECK"),
+        outcome: outcome.map(|code| Outcome::from_code(&code).expect("held by a CHECK")),
+        run_id: sql.get::<_, Option<String>>(4)?.map(RunId::new),
+        epoch: Epoch(sql.get(5)?),
+        is_first_delivery: sql.get(6)?,
+        content: sql.get(7)?,
+        settled_before_end_ms: sql.get(8)?,
+    };
+    Ok((RowId(sql.get(0)?), row))
+}
+
+fn insert(
+    connection: &Connection,
+    d: &NewDelivery,
+    n: u32,
+    state: &str,
+    run_id: &RunId,
+    now_ms: i64,
+) -> rusqlite::Result<RowId> {
+    let sql = "INSERT INTO ledger (conn_id, queue, target, key_kind, key, n, state, run_id, epoch, is_first_delivery, \
+                                   content, created_at_ms, updated_at_ms) \
+               VALUES (:conn_id, :queue, :target, :key_kind, :key, :n, :state, :run_id, :epoch, :first, :content, :now, :now)";
+    connection.prepare_cached(sql)?.execute(named_params! {
+        ":conn_id": d.conn_id.as_str(), ":queue": d.queue.as_str(), ":target": d.target,
+        ":key_kind": d.key.kind().code(), ":key": d.key.text(), ":n": n, ":state": state, ":run_id": run_id.as_str(),
+        ":epoch": d.epoch.0, ":first": !d.redelivered, ":content": d.content, ":now": now_ms,
+    })?;
+    Ok(RowId(connection.last_insert_rowid()))
+}
+
+fn resume(
+    connection: &Connection,
+    row: RowId,
+    state: Option<&str>,
+    epoch: Epoch,
+    now_ms: i64,
+) -> rusqlite::Result<()> {
+    let sql = "UPDATE ledger SET epoch = ?2, state = coalesce(?3, state), updated_at_ms = max(?4, updated_at_ms + 1) \
+               WHERE id = ?1";
+    connection.prepare_cached(sql)?.execute(params![row.0, epoch.0, state, now_ms]).map(drop)
+}
+
+fn take_next_number(connection: &Connection, row: RowId, now_ms: i64) -> rusqlite::Result<RunId> {
+    let found = connection
+        .prepare_cached("SELECT conn_id, queue, target, key_kind, key FROM ledger WHERE id = ?1")?
+        .query_row([row.0], |sql| {
+            let text = |column| sql.get::<_, String>(column);
+            Ok((text(0)?, text(1)?, text(2)?, text(3)?, text(4)?))
+        })
+        .optional()?;
+    let (conn_id, queue, target, kind, key) = found.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+    let n: u32 = connection
+        .prepare_cached(
+            "SELECT max(n) + 1 FROM ledger WHERE conn_id = ?1 AND queue = ?2 AND target = ?3 AND key = ?4",
+        )?
+        .query_row(params![conn_id, queue, target, key], |sql| sql.get(0))?;
+    let kind = KeyKind::from_code(&kind).expect("held by a CHECK");
+    let run_id = run_id(&QueueName::new(queue), &DeliveryKey::new(kind, key), n);
+    let sql = "UPDATE ledger SET n = ?2, run_id = ?3, state = 'sent', updated_at_ms = max(?4, updated_at_ms + 1) \
+               WHERE id = ?1";
+    connection.prepare_cached(sql)?.execute(params![row.0, n, run_id.as_str(), now_ms])?;
+    Ok(run_id)
+}

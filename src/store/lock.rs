@@ -1,0 +1,62 @@
+//! One watcher a state directory: a lock held for life.
+//!
+//! The lock is the kernel's (`flock`), so it goes with its process however that ends; the text in the file only names the
+//! holder for people.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+/// The lock file's name within the state directory.
+pub const FILE_NAME: &str = "lock";
+
+/// The lock; held until it is dropped.
+pub struct StateLock {
+    _file: Flock<File>,
+}
+
+/// Who holds the lock, as far as can be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The process that wrote its number into the file.
+    pub pid: Option<i32>,
+    /// Its state in `/proc`: `running`, `a zombie`, …
+    pub state: String,
+}
+
+/// Takes the lock, or says who has it.
+///
+/// # Errors
+/// The file cannot be made or locked at all.
+pub fn try_lock(dir: &Path) -> std::io::Result<Result<StateLock, Holder>> {
+    let path = dir.join(FILE_NAME);
+    let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(mut locked) => {
+            locked.set_len(0)?;
+            writeln!(locked, "{}", std::process::id())?;
+            Ok(Ok(StateLock { _file: locked }))
+        }
+        Err((_, Errno::EWOULDBLOCK)) => Ok(Err(holder(&path))),
+        Err((_, errno)) => Err(errno.into()),
+    }
+}
+
+fn holder(path: &Path) -> Holder {
+    let pid = fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<i32>().ok());
+    let letter = pid.and_then(|pid| fs::read_to_string(format!("/proc/{pid}/stat")).ok()).and_then(|stat| {
+        // The name in parentheses may hold anything, so the state is what follows the last one.
+        stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next())
+    });
+    let state = match letter {
+        Some('R' | 'S' | 'I') => "running",
+        Some('D') => "waiting for a disk",
+        Some('T' | 't') => "stopped",
+        Some('Z') => "a zombie",
+        Some(_) | None => "not visible from here",
+    };
+    Holder { pid, state: state.to_owned() }
+}

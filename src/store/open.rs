@@ -1,0 +1,187 @@
+//! Opening the state file: where it may lie, its pragmas, its migrations, and what happens when it is broken.
+//!
+//! | pragma | value | why |
+//! |---|---|---|
+//! | `journal_mode` | `WAL` | commits without waiting for the disk; readers beside the writer |
+//! | `synchronous` | `NORMAL` | a kill loses nothing; a power cut may lose the last moments, which the ledger's rules survive |
+//! | `foreign_keys` | `ON` | status rows go with their subscription |
+//! | `busy_timeout` | 1 s | readers hold the file under a second |
+//! | `cache_size` | 256 KiB | resident memory; the working set is a few pages |
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::sys::statfs;
+use rusqlite::{Connection, ErrorCode};
+
+use super::schema::{MIGRATIONS, current_version};
+use super::thread::Closed;
+use super::{Store, StoreError};
+
+/// The state file's name within its directory.
+pub const FILE_NAME: &str = "state.db";
+
+/// Files larger than this are not read through at the start: it would delay the first consumer.
+const CHECK_UP_TO_BYTES: u64 = 32 * 1024 * 1024;
+
+/// What was found at the opening, for the log.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// The file was broken and moved here; a new one was begun.
+    pub moved_aside: Option<PathBuf>,
+    /// The directory lies on a container's own layer: it goes with the container.
+    pub on_container_layer: bool,
+}
+
+/// Makes the directory (mode 0700) where it is missing and opens the file in it.
+///
+/// `now_ms` names a broken file that is moved aside.
+///
+/// # Errors
+/// See [`StoreError`]; the file is untouched where it is newer than this program.
+pub fn open(dir: &Path, now_ms: i64) -> Result<(Store, Closed, Opened), StoreError> {
+    let (connection, opened) = open_connection(dir, now_ms)?;
+    let (store, closed) = Store::start(connection)
+        .map_err(|error| StoreError::Open { path: dir.join(FILE_NAME), source: error.into() })?;
+    Ok((store, closed, opened))
+}
+
+/// As [`open`], but without a thread: see [`Store::inline`].
+///
+/// # Errors
+/// As [`open`].
+pub fn open_inline(dir: &Path, now_ms: i64) -> Result<(Store, Opened), StoreError> {
+    open_connection(dir, now_ms).map(|(connection, opened)| (Store::inline(connection), opened))
+}
+
+fn open_connection(dir: &Path, now_ms: i64) -> Result<(Connection, Opened), StoreError> {
+    let path = dir.join(FILE_NAME);
+    let failed = |source: Box<dyn std::error::Error + Send + Sync>| StoreError::Open { path: path.clone(), source };
+    make_dir(dir).map_err(|error| failed(error.into()))?;
+    let mut opened = Opened { on_container_layer: check_file_system(dir)?, ..Opened::default() };
+    let connection = match connect(&path) {
+        Err(Trouble::Broken(error)) => {
+            let aside = move_aside(&path, now_ms).map_err(|error| failed(error.into()))?;
+            tracing::error!(
+                event = crate::telemetry::events::STORE_MOVED_ASIDE,
+                "the state file {} is broken ({error}); it was moved to {} and a new one begun: messages without an id \
+                 that were under way may start a second run",
+                path.display(),
+                aside.display()
+            );
+            opened.moved_aside = Some(aside);
+            connect(&path)
+        }
+        other => other,
+    };
+    let connection = connection.map_err(|trouble| match trouble {
+        Trouble::Broken(error) | Trouble::Sql(error) => failed(error.into()),
+        Trouble::Newer(found) => StoreError::NewerSchema { path: path.clone(), found, known: current_version() },
+    })?;
+    Ok((connection, opened))
+}
+
+enum Trouble {
+    Broken(rusqlite::Error),
+    Newer(i64),
+    Sql(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Self::Broken(error),
+            Some(_) | None => Self::Sql(error),
+        }
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection, Trouble> {
+    let mut connection = Connection::open(path)?;
+    connection.busy_timeout(Duration::from_secs(1))?;
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if version > current_version() {
+        return Err(Trouble::Newer(version));
+    }
+    connection.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -256;",
+    )?;
+    if fs::metadata(path).is_ok_and(|file| file.len() <= CHECK_UP_TO_BYTES) {
+        quick_check(&connection)?;
+    }
+    migrate(&mut connection, version)?;
+    Ok(connection)
+}
+
+fn quick_check(connection: &Connection) -> Result<(), Trouble> {
+    let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if verdict == "ok" {
+        return Ok(());
+    }
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+    Err(Trouble::Broken(rusqlite::Error::SqliteFailure(code, Some(verdict))))
+}
+
+/// Each step in a transaction of its own: what is done stays done, and the version says how far it came.
+fn migrate(connection: &mut Connection, from: i64) -> Result<(), rusqlite::Error> {
+    for (version, sql) in (1..).zip(MIGRATIONS).filter(|(version, _)| *version > from) {
+        let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        transaction.execute_batch(sql)?;
+        transaction.pragma_update(None, "user_version", version)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+/// Makes the state directory, mode 0700, where it is missing.
+///
+/// # Errors
+/// It cannot be made.
+pub fn make_dir(dir: &Path) -> std::io::Result<()> {
+    if !dir.is_dir() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        // The mask of the process may have taken bits away, never added any; a parent made on the way is ours too.
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+/// Returns whether the directory lies on a container's own layer.
+///
+/// Source: statfs(2), magic numbers of Linux 6.1.
+fn check_file_system(dir: &Path) -> Result<bool, StoreError> {
+    const NETWORK: &[(i64, &str)] = &[
+        (0x6969, "nfs"),
+        (0xff53_4d42, "cifs"),
+        (0xfe53_4d42, "smb2"),
+        (0x517b, "smb"),
+        (0x0102_1997, "9p"),
+        (0x00c3_6400, "ceph"),
+        (0x5346_414f, "afs"),
+        (0x7375_7245, "coda"),
+        (0x0bd0_0bd0, "lustre"),
+    ];
+    const OVERLAY: i64 = 0x794c_7630;
+    let Ok(stat) = statfs::statfs(dir) else { return Ok(false) };
+    let magic = stat.filesystem_type().0 as i64;
+    match NETWORK.iter().find(|(number, _)| *number == magic) {
+        Some((_, kind)) => Err(StoreError::NetworkFileSystem { path: dir.to_owned(), kind }),
+        None => Ok(magic == OVERLAY),
+    }
+}
+
+/// The WAL and the shared memory belong to the broken file and go with it.
+fn move_aside(path: &Path, now_ms: i64) -> std::io::Result<PathBuf> {
+    let aside = path.with_extension(format!("db.broken-{now_ms}"));
+    fs::rename(path, &aside)?;
+    for tail in ["-wal", "-shm"] {
+        let with_tail = |base: &Path| PathBuf::from(format!("{}{tail}", base.display()));
+        match fs::rename(with_tail(path), with_tail(&aside)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(aside)
+}

@@ -1,0 +1,84 @@
+//! Tables and their migrations.
+//!
+//! What do we store, and who else knows it?
+//! - `ledger`, `epochs`: what became of each delivery. Nobody else knows it; losing it costs doubles of messages without
+//!   ids, never a loss. It is what makes a kill at any moment harmless.
+//! - `subscriptions`: the ids that stand in `conf.subscription_id`; the declarations themselves are in the DAG files.
+//! - `subscription_status`, `connection_status`: for people and the command line; derived, rewritten on every change.
+//!
+//! Times are UTC milliseconds in `*_at_ms`. Enums are text with a CHECK. `PRAGMA user_version` is the only version; a
+//! migration is closed once released.
+
+/// All migrations, the first one making version 1.
+pub(super) const MIGRATIONS: &[&str] = &[V1];
+
+/// The version this program writes.
+pub(super) fn current_version() -> i64 {
+    i64::try_from(MIGRATIONS.len()).expect("a handful of migrations")
+}
+
+const V1: &str = "
+CREATE TABLE subscriptions (
+    id            INTEGER PRIMARY KEY AUTOINCREMENT,
+    dag_id        TEXT NOT NULL,
+    queue         TEXT NOT NULL,
+    conn_id       TEXT NOT NULL,
+    source        TEXT NOT NULL CHECK (source IN ('dag_file')),
+    origin        TEXT NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    updated_at_ms INTEGER NOT NULL,
+    UNIQUE (dag_id, queue, conn_id)
+) STRICT;
+
+-- One row for each life of an AMQP channel. Numbers rise for ever, across restarts.
+CREATE TABLE epochs (
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,
+    conn_id      TEXT NOT NULL,
+    queue        TEXT NOT NULL,
+    opened_at_ms INTEGER NOT NULL,
+    ended_at_ms  INTEGER
+) STRICT;
+
+CREATE TABLE ledger (
+    id                INTEGER PRIMARY KEY,
+    conn_id           TEXT NOT NULL,
+    queue             TEXT NOT NULL,
+    target            TEXT NOT NULL,
+    key_kind          TEXT NOT NULL CHECK (key_kind IN ('message_id', 'fingerprint')),
+    key               TEXT NOT NULL,
+    n                 INTEGER NOT NULL,
+    state             TEXT NOT NULL CHECK (state IN ('received', 'sent', 'started', 'duplicate', 'dropped', 'dlq',
+                                                     'ack_sent', 'reject_sent', 'settled')),
+    outcome           TEXT CHECK (outcome IN ('started', 'duplicate', 'dropped', 'dlq')),
+    reason            TEXT,
+    run_id            TEXT,
+    -- The epoch that holds the delivery; 0 once it was given back.
+    epoch             INTEGER NOT NULL,
+    is_first_delivery INTEGER NOT NULL,
+    content           TEXT NOT NULL,
+    -- The body of a refused message, kept before it is rejected.
+    kept_body         BLOB,
+    created_at_ms     INTEGER NOT NULL,
+    updated_at_ms     INTEGER NOT NULL,
+    settled_at_ms     INTEGER,
+    UNIQUE (conn_id, queue, target, key, n)
+) STRICT;
+
+-- Finding what is unsettled must not read what is settled.
+CREATE INDEX ledger_unsettled ON ledger (conn_id, queue, epoch) WHERE state <> 'settled';
+
+CREATE TABLE subscription_status (
+    subscription_id INTEGER PRIMARY KEY REFERENCES subscriptions (id) ON DELETE CASCADE,
+    status          TEXT NOT NULL,
+    last_error      TEXT,
+    consumer_tag    TEXT,
+    updated_at_ms   INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE connection_status (
+    conn_id       TEXT PRIMARY KEY,
+    status        TEXT NOT NULL,
+    last_error    TEXT,
+    updated_at_ms INTEGER NOT NULL
+) STRICT;
+";

@@ -1,0 +1,164 @@
+//! The thread that owns the connection, and the handle that reaches it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use rusqlite::{Connection, ffi};
+use tokio::sync::{mpsc, oneshot};
+
+use super::StoreError;
+
+/// Commands that may wait for the thread. In-flight deliveries are bounded by the windows of their consumers and each has
+/// one or two commands under way, so this is never reached while the disk answers.
+const QUEUE_LEN: usize = 4096;
+
+/// Commands that share one commit at most: bounds how long the first of them waits for the last.
+const BATCH_LEN: usize = 256;
+
+/// Why a whole batch failed; copied to every command of it.
+type Failure = (ffi::Error, Option<String>);
+
+/// Runs once the batch is committed (or is not).
+type Answer = Box<dyn FnOnce(Result<(), Failure>) + Send>;
+
+/// One command: runs inside the transaction, or hears that there is none.
+type Job = Box<dyn FnOnce(Result<&Connection, Failure>) -> Answer + Send>;
+
+/// A handle on the state file. Cheap to clone; the thread ends when the last one is gone.
+#[derive(Clone)]
+pub struct Store {
+    route: Route,
+}
+
+#[derive(Clone)]
+enum Route {
+    Thread(mpsc::Sender<Job>),
+    Inline(Arc<Mutex<Connection>>),
+}
+
+/// Resolves once the thread has closed the file.
+pub type Closed = oneshot::Receiver<()>;
+
+impl Store {
+    /// Gives the connection to a thread of its own.
+    pub(super) fn start(connection: Connection) -> Result<(Self, Closed), std::io::Error> {
+        let (jobs, waiting) = mpsc::channel(QUEUE_LEN);
+        let (done, closed) = oneshot::channel();
+        thread::Builder::new().name("store".to_owned()).spawn(move || {
+            serve(&connection, waiting);
+            drop(connection);
+            let _ = done.send(());
+        })?;
+        Ok((Self { route: Route::Thread(jobs) }, closed))
+    }
+
+    /// Runs every command at once on the caller's own thread, each in a transaction of its own: for flows under a test
+    /// clock, which must not wait for another thread.
+    pub(super) fn inline(connection: Connection) -> Self {
+        Self { route: Route::Inline(Arc::new(Mutex::new(connection))) }
+    }
+
+    /// Runs `work` in the next transaction and returns once it is committed.
+    ///
+    /// # Errors
+    /// [`StoreError::Sql`] where `work` or the commit failed: then nothing of it is in the file.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not take the command back.
+    pub(super) async fn call<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(work, move |result| drop(reply.send(result))).await?;
+        answer.await.map_err(|_| StoreError::Closed)?.map_err(|source| StoreError::Sql { what, source })
+    }
+
+    /// Hands `work` over without waiting for its commit; a failure is logged.
+    pub(super) async fn tell(
+        &self,
+        what: &'static str,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<()> + Send + 'static,
+    ) {
+        let log_failure = move |result: rusqlite::Result<()>| {
+            if let Err(error) = result {
+                tracing::warn!(event = crate::telemetry::events::STORE_WRITE_FAILED, %error, "the state file refused {what}: {error}");
+            }
+        };
+        // A closed store means that the process is stopping: what is not written down is found again at the broker.
+        drop(self.send(work, log_failure).await);
+    }
+
+    async fn send<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        reply: impl FnOnce(rusqlite::Result<T>) + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let job: Job = Box::new(move |transaction| {
+            let result = transaction.map_err(to_error).and_then(|connection| in_savepoint(connection, work));
+            Box::new(move |committed| reply(committed.map_err(to_error).and(result)))
+        });
+        match &self.route {
+            Route::Thread(jobs) => jobs.send(job).await.map_err(|_| StoreError::Closed),
+            Route::Inline(connection) => {
+                run_batch(&connection.lock().unwrap_or_else(PoisonError::into_inner), &mut vec![job]);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn to_error((error, text): Failure) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(error, text)
+}
+
+fn to_failure(error: &rusqlite::Error) -> Failure {
+    match error {
+        rusqlite::Error::SqliteFailure(code, text) => (*code, text.clone()),
+        other => (ffi::Error::new(ffi::SQLITE_ERROR), Some(other.to_string())),
+    }
+}
+
+/// One command's failure must not take the others of its batch with it.
+fn in_savepoint<T>(
+    connection: &Connection,
+    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    connection.prepare_cached("SAVEPOINT command")?.execute([])?;
+    let result = work(connection);
+    let end = if result.is_ok() { "RELEASE command" } else { "ROLLBACK TO command" };
+    connection.prepare_cached(end)?.execute([])?;
+    result
+}
+
+fn serve(connection: &Connection, mut waiting: mpsc::Receiver<Job>) {
+    let mut batch = Vec::with_capacity(BATCH_LEN);
+    while waiting.blocking_recv_many(&mut batch, BATCH_LEN) > 0 {
+        run_batch(connection, &mut batch);
+    }
+}
+
+fn run_batch(connection: &Connection, batch: &mut Vec<Job>) {
+    let begun = connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| to_failure(&error));
+    let answers: Vec<Answer> = batch
+        .drain(..)
+        .map(|job| match &begun {
+            Ok(()) => job(Ok(connection)),
+            Err(failure) => job(Err(failure.clone())),
+        })
+        .collect();
+    let committed = begun.and_then(|()| commit(connection).map_err(|error| to_failure(&error)));
+    for answer in answers {
+        answer(committed.clone());
+    }
+}
+
+fn commit(connection: &Connection) -> rusqlite::Result<()> {
+    let result = connection.execute_batch("COMMIT");
+    if result.is_err() && !connection.is_autocommit() {
+        // Nothing more can be done where this fails too: the next BEGIN says so.
+        drop(connection.execute_batch("ROLLBACK"));
+    }
+    result
+}

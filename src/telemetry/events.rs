@@ -1,0 +1,110 @@
+//! The names of all log events: `noun.past-verb`, stable, one constant each. `docs/log-lines.md` holds the same list, with
+//! the line and its meaning; `tests/process` compares the two.
+//!
+//! Use: `tracing::info!(event = events::LOOP_STOPPED, "…")`. A name is never changed without a changelog entry.
+
+use crate::config::log::LogLevel;
+
+macro_rules! events {
+    ($($(#[$doc:meta])* $name:ident = $text:literal @ $level:ident;)*) => {
+        $($(#[$doc])* pub const $name: &str = $text;)*
+
+        /// Every event with the level it is logged at.
+        pub const ALL: &[(&str, LogLevel)] = &[$(($text, LogLevel::$level)),*];
+    };
+}
+
+events! {
+    /// INFO, launcher: the watcher process was started.
+    WATCHER_LAUNCHED = "watcher.launched" @ Info;
+    /// INFO, launcher: an ancestor has a watcher already; no second one is started.
+    LAUNCH_SKIPPED = "launch.skipped" @ Info;
+    /// ERROR, launcher: the command leaves its process (`-D`), so no watcher can belong to it.
+    LAUNCH_REFUSED = "launch.refused" @ Error;
+    /// ERROR, launcher: the watcher could not be started; the command starts all the same.
+    LAUNCH_FAILED = "launch.failed" @ Error;
+    /// ERROR, launcher: the kernel has not answered within 2 s whether the watcher's program runs.
+    LAUNCH_UNCONFIRMED = "launch.unconfirmed" @ Error;
+    /// ERROR, launcher: the command itself could not be started.
+    COMMAND_FAILED = "command.failed" @ Error;
+
+    /// ERROR: started without the scheduler's PID; exit code 2.
+    START_REFUSED = "start.refused" @ Error;
+    /// ERROR: the scheduler was gone before the watcher could watch it; exit code 0.
+    START_ABANDONED = "start.abandoned" @ Error;
+    /// ERROR: the kernel refused the parent-death signal; the checks each second remain.
+    PDEATHSIG_REFUSED = "pdeathsig.refused" @ Error;
+    /// INFO: preparation is done and the loop begins.
+    PROCESS_STARTED = "process.started" @ Info;
+    /// WARNING: the service manager could not be told (stand-alone only).
+    NOTIFY_FAILED = "notify.failed" @ Warn;
+
+    /// INFO: a stop signal came.
+    STOP_REQUESTED = "stop.requested" @ Info;
+    /// ERROR: the scheduler is gone and told nobody.
+    PARENT_EXITED = "parent.exited" @ Error;
+    /// INFO: a stop signal came during preparation; exit at once.
+    PREPARATION_INTERRUPTED = "preparation.interrupted" @ Info;
+    /// ERROR: the scheduler exited during preparation; exit at once.
+    PREPARATION_ABANDONED = "preparation.abandoned" @ Error;
+    /// INFO: the loop returned after a stop.
+    LOOP_STOPPED = "loop.stopped" @ Info;
+    /// ERROR: the loop did not return within 45 s of the stop; the process leaves without it.
+    LOOP_ABANDONED = "loop.abandoned" @ Error;
+    /// ERROR: the loop failed, panicked or ended unasked; exit code 1.
+    LOOP_FAILED = "loop.failed" @ Error;
+    /// ERROR: setting the process up failed; exit code 1.
+    PROCESS_FAILED = "process.failed" @ Error;
+    /// ERROR: a thread or task panicked; the message and the place are in the line.
+    THREAD_PANICKED = "thread.panicked" @ Error;
+
+    /// INFO: the broker has confirmed a consumer.
+    CONSUMER_ATTACHED = "consumer.attached" @ Info;
+    /// WARNING, or ERROR where somebody has to act: a consumer could not be attached, or was lost. Once for each new text.
+    CONSUMER_FAILED = "consumer.failed" @ Error;
+    /// WARNING: deliveries are held because their target cannot be started. Once for each new reason.
+    DELIVERY_HELD = "delivery.held" @ Warn;
+    /// INFO: the target of held deliveries is started again.
+    SUBSCRIPTION_RECOVERED = "subscription.recovered" @ Info;
+    /// INFO: a DAG run was started. At most 20 a second for one subscription.
+    RUN_STARTED = "run.started" @ Info;
+    /// INFO: how many started runs were left out of the log.
+    RUNS_STARTED = "runs.started" @ Info;
+    /// INFO: the run of a message was there already.
+    RUN_DUPLICATE = "run.duplicate" @ Info;
+    /// WARNING: a message that its DAG can never take was kept and dead-lettered.
+    MESSAGE_REFUSED = "message.refused" @ Warn;
+    /// WARNING: two messages of different contents share a message id.
+    ID_COLLISION = "message.id_collision" @ Warn;
+    /// ERROR: a delivery met a defect of this program; it was given back.
+    DELIVERY_PANICKED = "delivery.panicked" @ Error;
+    /// ERROR: the DAG folder could not be read; what runs keeps running.
+    SCAN_FAILED = "scan.failed" @ Error;
+    /// WARNING: a DAG file or directory could not be read.
+    FILE_UNREADABLE = "file.unreadable" @ Warn;
+    /// ERROR: a subscription is written down and does not run.
+    SUBSCRIPTION_REFUSED = "subscription.refused" @ Error;
+    /// ERROR: the state file did not take the subscriptions.
+    SYNC_FAILED = "sync.failed" @ Error;
+    /// ERROR: a setting is wrong; one line for each.
+    CONFIG_INVALID = "config.invalid" @ Error;
+    /// WARNING: a setting was set aside for a default.
+    CONFIG_WARNED = "config.warned" @ Warn;
+    /// ERROR: there are no Airflow credentials, so nothing is attached.
+    CREDENTIALS_MISSING = "credentials.missing" @ Error;
+    /// WARNING: another watcher holds the state directory; said each minute.
+    STATE_LOCKED = "state.locked" @ Warn;
+    /// INFO: the state directory is ours now.
+    STATE_TAKEN = "state.taken" @ Info;
+    /// WARNING: the state directory goes with its container.
+    STATE_EPHEMERAL = "state.ephemeral" @ Warn;
+    /// WARNING: the state file refused a record that nothing waits for.
+    STORE_WRITE_FAILED = "store.write_failed" @ Warn;
+    /// ERROR: the state file was broken; it was moved aside and a new one begun.
+    STORE_MOVED_ASIDE = "store.moved_aside" @ Error;
+
+    /// WARNING: standard output did not take this many lines.
+    LOG_DROPPED = "log.dropped" @ Warn;
+    /// ERROR: the log could not be written out within 2 s of the exit.
+    LOG_ABANDONED = "log.abandoned" @ Error;
+}

@@ -1,0 +1,166 @@
+//! Deliveries whose target cannot take them: held in place, retried, given back at the deadline, dead-lettered when refused.
+
+use std::time::Duration;
+
+use rmq_watcher::domain::fault::BrokerFaultKind;
+use rmq_watcher::domain::outcome::{RunLookup, TriggerAnswer};
+use rmq_watcher::pipeline::Limits;
+use rmq_watcher::ports::Verb;
+use tokio::time::Instant;
+
+use crate::fake_airflow::Turn;
+use crate::world::{World, limits, run};
+
+fn unavailable() -> TriggerAnswer {
+    TriggerAnswer::Unavailable { reason: "503".into(), retry_after: None, server_error: false }
+}
+
+#[test]
+fn an_airflow_that_recovers_costs_one_run_and_no_redelivery() {
+    run(async {
+        let world = World::new();
+        world.airflow.script(
+            [
+                unavailable(),
+                TriggerAnswer::Conflict("taken".into()),
+                TriggerAnswer::Ambiguous("dropped".into()),
+                TriggerAnswer::AccessFault("an HTML login page".into()),
+            ]
+            .map(Turn::Answer),
+        );
+        world.start();
+        world.broker.publish(None, "x");
+        world.until("access fault", |w| w.status().contains("login page")).await;
+        assert!(world.status().starts_with("error: "), "{}", world.status());
+        world.until_drained().await;
+        assert_eq!(world.airflow.run_ids().len(), 1);
+        assert_eq!(world.broker.verbs(), [(None, Verb::Ack)]);
+        assert!(world.status().starts_with("listening: "), "{}", world.status());
+    });
+}
+
+#[test]
+fn pauses_grow_to_a_minute_and_airflows_own_wish_counts() {
+    run(async {
+        let world = World::new();
+        world.airflow.script((0..8).map(|_| Turn::Answer(unavailable())));
+        let wish = Some(Duration::from_secs(300));
+        let asked =
+            TriggerAnswer::Unavailable { reason: "429".into(), retry_after: wish, server_error: false };
+        world.airflow.script([Turn::Answer(asked)]);
+        let start = Instant::now();
+        world.start();
+        world.broker.publish(Some("m"), "x");
+        world.until("eight tries", |w| w.airflow.triggers().len() == 9).await;
+        let eight = start.elapsed();
+        // 1 + 2 + 4 + 8 + 16 + 32 + 60 + 60, each within 20 %.
+        assert!((Duration::from_secs(146)..Duration::from_secs(221)).contains(&eight), "{eight:?}");
+        world.until_drained().await;
+        assert!(start.elapsed() - eight >= Duration::from_secs(300));
+    });
+}
+
+#[test]
+fn at_the_ack_deadline_a_delivery_goes_back_and_finds_its_row_again() {
+    run(async {
+        let world = World::new();
+        world.airflow.script((0..200).map(|_| Turn::Answer(unavailable())));
+        world.start_with(Limits { ack_deadline: Duration::from_secs(100), ..limits() });
+        world.broker.publish(None, "x");
+        world.until("given back twice", |w| w.broker.verbs().len() >= 2).await;
+        assert_eq!(world.broker.verbs()[..2], [(None, Verb::GiveBackTried), (None, Verb::GiveBackTried)]);
+        assert_eq!(world.sql("SELECT count(*) FROM ledger"), "1", "one row for one message");
+    });
+}
+
+#[test]
+fn a_refused_message_is_kept_and_dead_lettered() {
+    run(async {
+        let world = World::new();
+        world.airflow.script([Turn::Answer(TriggerAnswer::Refused("bad param".into()))]);
+        world.start();
+        world.broker.publish(Some("m1"), "the body");
+        world.until_drained().await;
+        assert_eq!(world.broker.verbs(), [(Some("m1".into()), Verb::DeadLetter)]);
+        assert_eq!(world.sql("SELECT CAST(kept_body AS TEXT) || ', ' || reason FROM ledger"), "the body, bad param");
+    });
+}
+
+#[test]
+fn a_refused_message_that_cannot_be_kept_is_held() {
+    run(async {
+        let world = World::new();
+        world.airflow.script([Turn::Answer(TriggerAnswer::Refused("bad param".into()))]);
+        world.start();
+        world.until("attached", |w| w.broker.is_attached()).await;
+        world.execute(
+            "CREATE TRIGGER full BEFORE UPDATE OF kept_body ON ledger BEGIN SELECT raise(ABORT, 'disk full'); END",
+        );
+        world.broker.publish(Some("m1"), "the body");
+        world.until("told", |w| w.status().contains("disk full")).await;
+        assert_eq!(world.broker.verbs(), []);
+        world.execute("DROP TRIGGER full");
+        world.until_drained().await;
+        assert_eq!(world.broker.verbs(), [(Some("m1".into()), Verb::DeadLetter)]);
+    });
+}
+
+#[test]
+fn a_target_that_refuses_everything_is_failing_and_loses_nothing_more() {
+    run(async {
+        let world = World::new();
+        world.airflow.script((0..50).map(|_| Turn::Answer(TriggerAnswer::Refused("no".into()))));
+        world.start();
+        for id in ["a", "b", "c", "d", "e", "f"] {
+            world.broker.publish(Some(id), "x");
+        }
+        world.until("failing", |w| w.status().starts_with("failing: ")).await;
+        assert_eq!(world.broker.verbs().len(), 4, "the fifth in a row and those after it are held");
+        world.until_drained().await;
+        assert_eq!(world.airflow.run_ids().len(), 2);
+    });
+}
+
+#[test]
+fn a_look_up_without_an_answer_is_repeated_before_anything_is_asked_again() {
+    run(async {
+        let world = World::new();
+        world.airflow.script([Turn::CreateAndAnswer(TriggerAnswer::Ambiguous("timeout".into()))]);
+        world.airflow.script_lookups((0..3).map(|_| RunLookup::Unknown("503".into())));
+        world.start();
+        world.broker.publish(None, "x");
+        world.until_drained().await;
+        assert_eq!((world.airflow.triggers().len(), world.airflow.run_ids().len()), (1, 1));
+    });
+}
+
+#[test]
+fn a_consumer_that_cannot_be_had_is_told_and_tried_again() {
+    run(async {
+        let world = World::new();
+        world.broker.fail_attach(BrokerFaultKind::QueueMissing, "queue 'orders' does not exist");
+        world.broker.fail_attach(BrokerFaultKind::LoginRefused, "user 'guest' was refused");
+        world.start();
+        world.until("told", |w| w.status() == "error: queue 'orders' does not exist").await;
+        world.until("told", |w| w.status() == "error: user 'guest' was refused").await;
+        assert_eq!(world.sql("SELECT status FROM connection_status"), "error");
+        world.broker.publish(Some("m"), "x");
+        world.until_drained().await;
+        assert!(world.status().starts_with("listening: "));
+        assert_eq!(world.sql("SELECT status FROM connection_status"), "connected");
+    });
+}
+
+#[test]
+fn a_defect_in_one_delivery_gives_it_back_and_stops_nothing_else() {
+    run(async {
+        let world = World::new();
+        world.airflow.script([Turn::Panic]);
+        world.start();
+        world.broker.publish(Some("a"), "x");
+        world.broker.publish(Some("b"), "x");
+        world.until_drained().await;
+        assert_eq!(world.airflow.run_ids().len(), 2);
+        assert!(world.broker.verbs().contains(&(Some("a".into()), Verb::GiveBackTried)));
+    });
+}

@@ -1,0 +1,128 @@
+//! A worker between the two fakes, on a test clock.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rusqlite::OptionalExtension as _;
+use rmq_watcher::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
+use rmq_watcher::domain::shutdown::Phase;
+use rmq_watcher::pipeline::{self, Context, Identity, Limits, Subscription};
+use rmq_watcher::store::open::open_inline;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, LocalSet};
+use tokio::time::{Instant, timeout};
+
+use crate::fake_airflow::FakeAirflow;
+use crate::fake_broker::FakeBroker;
+
+pub(crate) const QUEUE: &str = "orders";
+
+pub(crate) struct World {
+    pub(crate) airflow: FakeAirflow,
+    pub(crate) broker: FakeBroker,
+    pub(crate) dir: tempfile::TempDir,
+    phase: watch::Sender<Phase>,
+    worker: Cell<Option<JoinHandle<()>>>,
+}
+
+pub(crate) fn limits() -> Limits {
+    Limits { prefetch: 8, ack_deadline: Duration::from_secs(1500), max_in_flight: 4 }
+}
+
+pub(crate) fn context(dir: &Path, airflow: &FakeAirflow, limits: Limits) -> Rc<Context<FakeAirflow>> {
+    let (store, _) = open_inline(dir, 0).unwrap();
+    let start = Instant::now();
+    let clock = Rc::new(move || 1_700_000_000_000 + i64::try_from(start.elapsed().as_millis()).unwrap());
+    let identity = Identity { hostname: "host".into(), pid: 7 };
+    Rc::new(Context::new(store, airflow.clone(), clock, limits, identity, Rc::new(|_| {})))
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let (phase, _) = watch::channel(Phase::Running);
+        let dir = tempfile::tempdir().unwrap();
+        Self { airflow: FakeAirflow::new(), broker: FakeBroker::new(), dir, phase, worker: Cell::new(None) }
+    }
+
+    /// Starts a watcher on the state file as it is.
+    pub(crate) fn start(&self) {
+        self.start_with(limits());
+    }
+
+    pub(crate) fn start_with(&self, limits: Limits) {
+        let context = context(self.dir.path(), &self.airflow, limits);
+        let subscription = Subscription {
+            id: SubscriptionId(1),
+            dag_id: DagId::new("dag"),
+            queue: QueueName::new(QUEUE),
+            conn_id: ConnId::new("rmq_default"),
+        };
+        let ids = self.sql("SELECT count(*) FROM subscriptions");
+        if ids == "0" {
+            self.execute(
+                "INSERT INTO subscriptions (id, dag_id, queue, conn_id, source, origin, created_at_ms, updated_at_ms) \
+                 VALUES (1, 'dag', 'orders', 'rmq_default', 'dag_file', 'a.py:1:1', 0, 0)",
+            );
+        }
+        self.phase.send_replace(Phase::Running);
+        let worker = pipeline::run(context, Rc::new(self.broker.clone()), subscription, self.phase.subscribe());
+        self.worker.set(Some(tokio::task::spawn_local(worker)));
+    }
+
+    /// As `kill -9`: nothing more runs, and the broker sees the connection go.
+    pub(crate) async fn kill(&self) {
+        let worker = self.worker.take().unwrap();
+        worker.abort();
+        drop(worker.await);
+        self.broker.drop_channel();
+    }
+
+    pub(crate) async fn stop(&self) {
+        self.phase.send_replace(Phase::Stopping);
+        let worker = self.worker.take().unwrap();
+        timeout(Duration::from_secs(30), worker).await.expect("the worker leaves").unwrap();
+    }
+
+    /// Waits until the condition holds; the test clock makes it cheap.
+    pub(crate) async fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let waited = async {
+            while !condition(self) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let limit = Duration::from_secs(3600);
+        assert!(timeout(limit, waited).await.is_ok(), "not in an hour: {what}");
+    }
+
+    pub(crate) async fn until_drained(&self) {
+        self.until("the queue is empty", |w| w.broker.ready() == 0 && w.broker.unacked() == 0).await;
+    }
+
+    /// The first column of the first row; `NULL` where there is none.
+    pub(crate) fn sql(&self, query: &str) -> String {
+        let connection = rusqlite::Connection::open(self.dir.path().join("state.db")).unwrap();
+        let value = connection.query_row(query, [], |row| row.get(0)).optional().unwrap();
+        match value.unwrap_or(rusqlite::types::Value::Null) {
+            rusqlite::types::Value::Text(text) => text,
+            rusqlite::types::Value::Integer(number) => number.to_string(),
+            rusqlite::types::Value::Null => "NULL".to_owned(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn execute(&self, sql: &str) {
+        rusqlite::Connection::open(self.dir.path().join("state.db")).unwrap().execute_batch(sql).unwrap();
+    }
+
+    pub(crate) fn status(&self) -> String {
+        self.sql("SELECT status || ': ' || coalesce(last_error, '') FROM subscription_status")
+    }
+}
+
+/// Runs a flow on one thread with the clock at a standstill unless all wait.
+pub(crate) fn run(flow: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    LocalSet::new().block_on(&runtime, flow);
+}
