@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use rmq_watcher::process::parent::ParentSource;
 use rmq_watcher::app;
+use rmq_watcher::process::parent::ParentSource;
 use rmq_watcher::process::{SupervisorOptions, Work, faults, supervise};
 
 /// RabbitMQ messages start Apache Airflow DAG runs.
@@ -27,12 +27,7 @@ struct Run {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The scheduler's PID [default: from RMQ_WATCHER_PARENT_PID].
-    #[arg(
-        long,
-        value_name = "N",
-        conflicts_with = "standalone",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "N", conflicts_with = "standalone", allow_hyphen_values = true)]
     parent_pid: Option<String>,
     /// Run without a scheduler, under a service manager.
     #[arg(long)]

@@ -14,8 +14,7 @@ use crate::support::eventually;
 const KEEPER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/lib/keeper.py");
 
 /// Ignores what can be ignored, detaches one child as a daemon does, says the daemon's PID and stays.
-const RUNAWAY: &str =
-    "trap '' TERM HUP INT; setsid sh -c 'sleep 1000 & echo $!' & wait; sleep 1000";
+const RUNAWAY: &str = "trap '' TERM HUP INT; setsid sh -c 'sleep 1000 & echo $!' & wait; sleep 1000";
 
 /// A keeper that watches a process, and the PID of the daemon below it.
 fn keep(watched: &Child, folder: &Path) -> (Child, i32) {
@@ -53,9 +52,7 @@ fn daemon_ends_when_the_watched_process_is_killed() {
     assert!(runs(daemon));
     watched.kill().unwrap();
     watched.wait().unwrap();
-    eventually(Duration::from_secs(20), "the daemon is gone", || {
-        !runs(daemon)
-    });
+    eventually(Duration::from_secs(20), "the daemon is gone", || !runs(daemon));
     keeper.wait().unwrap();
     assert!(!work.exists(), "its folder is removed");
 }
@@ -68,9 +65,7 @@ fn daemon_ends_when_the_keeper_is_told_to_stop() {
     let pid = Pid::from_raw(i32::try_from(keeper.id()).unwrap());
     kill(pid, Signal::SIGTERM).unwrap();
     // The command ignores SIGTERM, so this takes the keeper's grace of 10 s.
-    eventually(Duration::from_secs(30), "the daemon is gone", || {
-        !runs(daemon)
-    });
+    eventually(Duration::from_secs(30), "the daemon is gone", || !runs(daemon));
     let status = keeper.wait().unwrap();
     assert_eq!((status.code(), status.signal()), (Some(137), None));
     watched.kill().unwrap();
@@ -80,9 +75,7 @@ fn daemon_ends_when_the_keeper_is_told_to_stop() {
 #[test]
 fn keeper_ends_with_the_commands_exit_code() {
     let run = |script: &str| {
-        let done = Command::new("python3")
-            .args([KEEPER, "--", "sh", "-c", script])
-            .status();
+        let done = Command::new("python3").args([KEEPER, "--", "sh", "-c", script]).status();
         done.unwrap().code()
     };
     assert_eq!(run("exit 7"), Some(7));

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{
-    Airflow, AirflowVersion, Broker, BrokerVersion, Message, QueueKind, eventually,
-};
+use crate::support::{Airflow, AirflowVersion, Broker, BrokerVersion, Message, QueueKind, eventually};
 
 #[test]
 fn real_shared_node_gives_each_test_a_virtual_host_of_its_own() {
@@ -15,13 +13,9 @@ fn real_shared_node_gives_each_test_a_virtual_host_of_its_own() {
         for kind in [QueueKind::Classic, QueueKind::Quorum] {
             let queue = format!("{kind:?}");
             one.declare(&queue, kind, Value::Null);
-            let message = Message::to_queue(&queue, "hello")
-                .id("m-1")
-                .header("h", "x");
+            let message = Message::to_queue(&queue, "hello").id("m-1").header("h", "x");
             one.publish(&[message]);
-            eventually(Duration::from_secs(20), "one message is ready", || {
-                one.ready(&queue) == 1
-            });
+            eventually(Duration::from_secs(20), "one message is ready", || one.ready(&queue) == 1);
             let taken = one.take(&queue, 5);
             assert_eq!(taken[0]["payload"], "hello");
             assert_eq!(taken[0]["properties"]["message_id"], "m-1");

@@ -26,11 +26,7 @@ impl Client {
                 format!("Bearer {}", answer.json()["access_token"].as_str().unwrap())
             }
         };
-        Self {
-            dialect,
-            url: stub.url(),
-            authorization,
-        }
+        Self { dialect, url: stub.url(), authorization }
     }
 
     fn path(&self, rest: &str) -> String {
@@ -65,10 +61,7 @@ fn trigger_of_known_dag_is_recorded_once_in_both_dialects() {
         let stub = StubAirflow::with_dag(dialect, "orders");
         let client = Client::of(&stub, dialect);
         let first = client.trigger("orders", "r1").unwrap();
-        assert_eq!(
-            (first.status, first.json()["state"].as_str()),
-            (200, Some("queued"))
-        );
+        assert_eq!((first.status, first.json()["state"].as_str()), (200, Some("queued")));
         assert_eq!(client.trigger("orders", "r1").unwrap().status, 409);
         assert_eq!(client.trigger("nowhere", "r1").unwrap().status, 404);
         let found = client.get("dags/orders/dagRuns/r1");
@@ -83,10 +76,7 @@ fn trigger_of_known_dag_is_recorded_once_in_both_dialects() {
 fn dag_that_is_stale_is_found_and_not_triggered() {
     for dialect in Dialect::ALL {
         let stub = StubAirflow::start(dialect);
-        let gone = StubDag {
-            stale: true,
-            ..StubDag::default()
-        };
+        let gone = StubDag { stale: true, ..StubDag::default() };
         stub.set_dag("orders", gone);
         let client = Client::of(&stub, dialect);
         assert_eq!(client.get("dags/orders").status, 200);
@@ -100,17 +90,9 @@ fn login_that_is_wrong_or_expired_is_refused_in_each_dialects_words() {
     let client = Client::of(&stub, Dialect::V2);
     stub.expire_logins();
     let answer = client.trigger("orders", "r1").unwrap();
-    assert_eq!(
-        (answer.status, answer.text().contains("Expired")),
-        (401, true)
-    );
+    assert_eq!((answer.status, answer.text().contains("Expired")), (401, true));
     let wrong = json!({"username": "watcher", "password": "no"});
-    assert_eq!(
-        post(&stub.url(), "/auth/token", None, &wrong)
-            .unwrap()
-            .status,
-        401
-    );
+    assert_eq!(post(&stub.url(), "/auth/token", None, &wrong).unwrap().status, 401);
 
     let stub = StubAirflow::with_dag(Dialect::V1, "orders");
     let client = Client::of(&stub, Dialect::V1);
@@ -121,11 +103,7 @@ fn login_that_is_wrong_or_expired_is_refused_in_each_dialects_words() {
 #[test]
 fn form_login_gives_a_session_cookie() {
     let stub = StubAirflow::with_dag(Dialect::V1, "orders");
-    let form = format!(
-        "username={}&password={}&csrf_token=a-csrf-token",
-        stub.user(),
-        stub.password()
-    );
+    let form = format!("username={}&password={}&csrf_token=a-csrf-token", stub.user(), stub.password());
     let cookie = form_login(&stub, &form).expect("a session");
     assert!(cookie.contains("stub-session"));
     assert!(form_login(&stub, &form.replace("csrf_token", "x")).is_none());
@@ -135,10 +113,7 @@ fn form_login_gives_a_session_cookie() {
 fn form_login(stub: &StubAirflow, form: &str) -> Option<String> {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(stub.address()).unwrap();
-    let head = format!(
-        "POST /login/ HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{form}",
-        form.len()
-    );
+    let head = format!("POST /login/ HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{form}", form.len());
     stream.write_all(head.as_bytes()).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     let mut text = String::new();
@@ -159,10 +134,7 @@ fn scripted_faults_are_met_in_order_and_once() {
     assert_eq!(client.trigger("orders", "r1").unwrap().status, 503);
     assert!(client.trigger("orders", "r1").is_err());
     let page = client.trigger("orders", "r1").unwrap();
-    assert_eq!(
-        (page.status, page.header("content-type")),
-        (200, Some("text/html; charset=utf-8"))
-    );
+    assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
     assert!(stub.runs("orders").is_empty(), "none of these did anything");
     let half = client.trigger("orders", "r1").unwrap();
     let length: usize = half.header("content-length").unwrap().parse().unwrap();
@@ -189,9 +161,7 @@ fn silence_lasts_until_healed() {
     stub.next(What::Trigger, Fault::Silent);
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| client.trigger("orders", "r1").is_err());
-        crate::support::eventually(Duration::from_secs(10), "the request was read", || {
-            stub.count(What::Trigger) == 1
-        });
+        crate::support::eventually(Duration::from_secs(10), "the request was read", || stub.count(What::Trigger) == 1);
         assert!(!asked.is_finished());
         stub.heal();
         assert!(asked.join().unwrap(), "closed without an answer");

@@ -23,9 +23,7 @@ fn echo() -> std::net::SocketAddr {
 
 fn client(proxy: &TcpProxy) -> TcpStream {
     let stream = TcpStream::connect(proxy.address()).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream
 }
 
@@ -54,18 +52,11 @@ fn frozen_link_is_silent_until_the_wire_passes_again() {
     ask(&mut stream).unwrap();
     proxy.set(ProxyMode::Freeze);
     stream.write_all(b"ping").unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_millis(300)))
-        .unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     let silent = stream.read(&mut [0; 4]).unwrap_err().kind();
-    assert!(matches!(
-        silent,
-        ErrorKind::WouldBlock | ErrorKind::TimedOut
-    ));
+    assert!(matches!(silent, ErrorKind::WouldBlock | ErrorKind::TimedOut));
     proxy.set(ProxyMode::Pass);
-    stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut answer = [0; 4];
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"ping");

@@ -65,17 +65,12 @@ impl Airflow {
             AirflowVersion::V2 => http::basic("admin", "admin"),
             AirflowVersion::V3 => {
                 let login = json!({"username": "admin", "password": "admin"});
-                let answer = http::request("POST", url, "/auth/token", None, Some(&login))
-                    .expect("Airflow answers");
+                let answer = http::request("POST", url, "/auth/token", None, Some(&login)).expect("Airflow answers");
                 let token = answer.json()["access_token"].as_str().map(str::to_owned);
                 format!("Bearer {}", token.expect("a token"))
             }
         };
-        Self {
-            version,
-            url: url.trim_end_matches('/').to_owned(),
-            authorization,
-        }
+        Self { version, url: url.trim_end_matches('/').to_owned(), authorization }
     }
 
     /// The base URL, for the watcher's `airflow.url`.
@@ -97,10 +92,7 @@ impl Airflow {
     pub fn environment(&self) -> BTreeMap<String, String> {
         let file = super::provided(&format!("RMQ_TEST_AIRFLOW{}_ENV", self.version.digit()));
         let text = format!(". '{file}' && env -0");
-        let done = std::process::Command::new("sh")
-            .args(["-c", &text])
-            .output()
-            .unwrap();
+        let done = std::process::Command::new("sh").args(["-c", &text]).output().unwrap();
         assert!(done.status.success(), "cannot source {file}");
         String::from_utf8_lossy(&done.stdout)
             .split('\0')
@@ -117,19 +109,14 @@ impl Airflow {
             AirflowVersion::V3 => "v2",
         };
         let path = format!("/api/{api}/{path}");
-        http::request(method, &self.url, &path, Some(&self.authorization), body)
-            .expect("Airflow answers")
+        http::request(method, &self.url, &path, Some(&self.authorization), body).expect("Airflow answers")
     }
 
     /// All runs of a DAG as Airflow shows them, oldest first.
     pub fn runs(&self, dag: &str) -> Vec<Value> {
         let mut all = Vec::new();
         loop {
-            let path = format!(
-                "dags/{}/dagRuns?limit=100&offset={}&order_by=id",
-                escape(dag),
-                all.len()
-            );
+            let path = format!("dags/{}/dagRuns?limit=100&offset={}&order_by=id", escape(dag), all.len());
             let answer = self.rest("GET", &path, None);
             assert_eq!(answer.status, 200, "runs of {dag}: {}", answer.text());
             let page = answer.json();
@@ -160,9 +147,7 @@ impl Airflow {
     #[track_caller]
     pub fn wait_state(&self, dag: &str, run_id: &str, state: &str, deadline: Duration) -> Value {
         let what = format!("{dag}'s run {run_id} is {state}");
-        eventually_some(deadline, &what, || {
-            self.run(dag, run_id).filter(|run| run["state"] == state)
-        })
+        eventually_some(deadline, &what, || self.run(dag, run_id).filter(|run| run["state"] == state))
     }
 
     /// Waits until Airflow answers for a DAG, so that it can be triggered.

@@ -73,11 +73,7 @@ impl Broker {
         broker.vhost = format!("t{:x}-{:x}", std::process::id(), fastrand::u32(..));
         broker.expect_ok("PUT", &format!("vhosts/{}", broker.vhost), None);
         let all = json!({"configure": ".*", "write": ".*", "read": ".*"});
-        broker.expect_ok(
-            "PUT",
-            &format!("permissions/{}/guest", broker.vhost),
-            Some(&all),
-        );
+        broker.expect_ok("PUT", &format!("permissions/{}/guest", broker.vhost), Some(&all));
         broker
     }
 
@@ -120,11 +116,7 @@ impl Broker {
     /// The AMQP URL for a user and a password; both are escaped.
     pub fn url_as(&self, user: &str, password: &str) -> String {
         let (user, password) = (escape(user), escape(password));
-        format!(
-            "amqp://{user}:{password}@{}/{}",
-            self.host_port,
-            escape(&self.vhost)
-        )
+        format!("amqp://{user}:{password}@{}/{}", self.host_port, escape(&self.vhost))
     }
 
     /// `127.0.0.1:PORT` of AMQP, for a proxy.
@@ -192,8 +184,7 @@ impl Broker {
     pub fn management(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
         let login = http::basic("guest", "guest");
         let path = format!("/api/{path}");
-        http::request(method, &self.management, &path, Some(&login), body)
-            .expect("the management API answers")
+        http::request(method, &self.management, &path, Some(&login), body).expect("the management API answers")
     }
 
     fn expect_ok(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
@@ -228,12 +219,7 @@ impl Broker {
 
     /// Binds a queue to an exchange.
     pub fn bind(&self, exchange: &str, queue: &str, routing_key: &str) {
-        let path = format!(
-            "bindings/{}/e/{}/q/{}",
-            escape(&self.vhost),
-            escape(exchange),
-            escape(queue)
-        );
+        let path = format!("bindings/{}/e/{}/q/{}", escape(&self.vhost), escape(exchange), escape(queue));
         self.expect_ok("POST", &path, Some(&json!({"routing_key": routing_key})));
     }
 
@@ -258,8 +244,7 @@ impl Broker {
 
     /// What the management API knows of a queue; up to 5 s old.
     pub fn queue(&self, queue: &str) -> Value {
-        self.expect_ok("GET", &self.path("queues", queue), None)
-            .json()
+        self.expect_ok("GET", &self.path("queues", queue), None).json()
     }
 
     /// Messages ready in a queue, exact and now (a passive declare).
@@ -295,12 +280,8 @@ impl Broker {
     pub fn close_connections(&self) -> usize {
         let path = format!("vhosts/{}/connections", escape(&self.vhost));
         let connections = self.expect_ok("GET", &path, None).json();
-        let names: Vec<_> = connections
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|connection| connection["name"].as_str())
-            .collect();
+        let names: Vec<_> =
+            connections.as_array().into_iter().flatten().filter_map(|connection| connection["name"].as_str()).collect();
         for name in &names {
             self.management("DELETE", &format!("connections/{}", escape(name)), None);
         }
@@ -334,10 +315,6 @@ fn script() -> Command {
 #[track_caller]
 fn node_script(verb: &str, node: &Path, args: &[&str]) -> String {
     let done = script().arg(verb).arg(node).args(args).output().unwrap();
-    assert!(
-        done.status.success(),
-        "rabbitmq-node {verb}: {}",
-        String::from_utf8_lossy(&done.stderr)
-    );
+    assert!(done.status.success(), "rabbitmq-node {verb}: {}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8_lossy(&done.stdout).into_owned()
 }

@@ -87,30 +87,17 @@ fn parse(raw: &[u8]) -> Option<Answer> {
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
         .collect();
     let rest = &raw[end + 4..];
-    let chunked = headers
-        .iter()
-        .any(|(name, value)| name == "transfer-encoding" && value.eq_ignore_ascii_case("chunked"));
-    let body = if chunked {
-        dechunk(rest)?
-    } else {
-        rest.to_vec()
-    };
-    Some(Answer {
-        status,
-        headers,
-        body,
-    })
+    let chunked =
+        headers.iter().any(|(name, value)| name == "transfer-encoding" && value.eq_ignore_ascii_case("chunked"));
+    let body = if chunked { dechunk(rest)? } else { rest.to_vec() };
+    Some(Answer { status, headers, body })
 }
 
 fn dechunk(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let end = find(rest, b"\r\n")?;
-        let size = std::str::from_utf8(&rest[..end])
-            .ok()?
-            .split(';')
-            .next()?
-            .trim();
+        let size = std::str::from_utf8(&rest[..end]).ok()?.split(';').next()?.trim();
         let size = usize::from_str_radix(size, 16).ok()?;
         if size == 0 {
             return Some(body);
@@ -121,7 +108,5 @@ fn dechunk(mut rest: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack
-        .windows(needle.len())
-        .position(|window| window == needle)
+    haystack.windows(needle.len()).position(|window| window == needle)
 }

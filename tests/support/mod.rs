@@ -49,10 +49,7 @@ pub fn long_round() -> bool {
 
 /// The seed of this run's random choices: given by `tests/run --seed`, else fixed, and printed by `tests/run`.
 pub fn seed() -> u64 {
-    std::env::var("RMQ_TEST_SEED")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(20_240_101)
+    std::env::var("RMQ_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_240_101)
 }
 
 /// A variable that `tests/env` sets.

@@ -123,11 +123,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 
 /// Connects through, and moves bytes both ways until both directions end.
 fn carry(client: TcpStream, shared: &Arc<Shared>) {
-    let through = if shared.may_pass() {
-        TcpStream::connect(shared.target).ok()
-    } else {
-        None
-    };
+    let through = if shared.may_pass() { TcpStream::connect(shared.target).ok() } else { None };
     let Some(server) = through else {
         drop(SockRef::from(&client).set_linger(Some(Duration::ZERO)));
         return;
@@ -136,11 +132,7 @@ fn carry(client: TcpStream, shared: &Arc<Shared>) {
         socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(LOOK_EVERY)).unwrap();
     }
-    let link = Arc::new(Link {
-        client,
-        server,
-        orderly: AtomicUsize::new(0),
-    });
+    let link = Arc::new(Link { client, server, orderly: AtomicUsize::new(0) });
     let (back, back_shared) = (Arc::clone(&link), Arc::clone(shared));
     std::thread::spawn(move || pump(&back, &back.server, &back.client, &back_shared));
     pump(&link, &link.client, &link.server, shared);

@@ -73,15 +73,9 @@ impl Message {
 /// # Panics
 /// If the connection fails, or a message is not confirmed or cannot be routed.
 pub fn publish(amqp_url: &str, messages: &[Message]) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let all = async { tokio::time::timeout(LIMIT, publish_all(amqp_url, messages)).await };
-    runtime
-        .block_on(all)
-        .expect("published within the limit")
-        .expect("published");
+    runtime.block_on(all).expect("published within the limit").expect("published");
 }
 
 async fn publish_all(amqp_url: &str, messages: &[Message]) -> lapin::Result<()> {
@@ -89,22 +83,14 @@ async fn publish_all(amqp_url: &str, messages: &[Message]) -> lapin::Result<()> 
     let options = ConnectionProperties::default().with_connection_name("test publisher".into());
     let connection = Connection::connect_with_runtime(amqp_url, options, runtime).await?;
     let channel = connection.create_channel().await?;
-    channel
-        .confirm_select(ConfirmSelectOptions::default())
-        .await?;
-    let mandatory = BasicPublishOptions {
-        mandatory: true,
-        ..BasicPublishOptions::default()
-    };
+    channel.confirm_select(ConfirmSelectOptions::default()).await?;
+    let mandatory = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
     let mut confirms = Vec::new();
     for message in messages {
         let properties = if message.headers.inner().is_empty() {
             message.properties.clone()
         } else {
-            message
-                .properties
-                .clone()
-                .with_headers(message.headers.clone())
+            message.properties.clone().with_headers(message.headers.clone())
         };
         let confirm = channel
             .basic_publish(
@@ -120,10 +106,7 @@ async fn publish_all(amqp_url: &str, messages: &[Message]) -> lapin::Result<()> 
     for confirm in confirms {
         let confirm = confirm.await?;
         // An acknowledged message may still have come back as unroutable.
-        assert!(
-            matches!(confirm, lapin::Confirmation::Ack(None)),
-            "not taken by any queue: {confirm:?}"
-        );
+        assert!(matches!(confirm, lapin::Confirmation::Ack(None)), "not taken by any queue: {confirm:?}");
     }
     connection.close(200, "done".into()).await
 }
@@ -133,22 +116,14 @@ async fn publish_all(amqp_url: &str, messages: &[Message]) -> lapin::Result<()> 
 /// # Panics
 /// If the connection fails or there is no such queue.
 pub fn passive(amqp_url: &str, queue: &str) -> (u32, u32) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let ask = async {
         let on = async_rs::Runtime::tokio_current();
         let options = ConnectionProperties::default();
         let connection = Connection::connect_with_runtime(amqp_url, options, on).await?;
         let channel = connection.create_channel().await?;
-        let passive = QueueDeclareOptions {
-            passive: true,
-            ..QueueDeclareOptions::default()
-        };
-        let found = channel
-            .queue_declare(queue.into(), passive, FieldTable::default())
-            .await?;
+        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        let found = channel.queue_declare(queue.into(), passive, FieldTable::default()).await?;
         connection.close(200, "done".into()).await?;
         Ok::<_, lapin::Error>((found.message_count(), found.consumer_count()))
     };

@@ -19,29 +19,19 @@ pub fn eventually(deadline: Duration, what: &str, mut condition: impl FnMut() ->
 /// # Panics
 /// When there is none at the deadline; `what` says what was waited for.
 #[track_caller]
-pub fn eventually_some<T>(
-    deadline: Duration,
-    what: &str,
-    mut look: impl FnMut() -> Option<T>,
-) -> T {
+pub fn eventually_some<T>(deadline: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(value) = look() {
             return value;
         }
-        assert!(
-            began.elapsed() < deadline,
-            "not within {deadline:?}: {what}"
-        );
+        assert!(began.elapsed() < deadline, "not within {deadline:?}: {what}");
         pause(LOOK_EVERY);
     }
 }
 
 /// Lets time pass where nothing can be waited for.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the one place where the harness sleeps, between two looks"
-)]
+#[allow(clippy::disallowed_methods, reason = "the one place where the harness sleeps, between two looks")]
 pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }

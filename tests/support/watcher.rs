@@ -111,11 +111,7 @@ impl Setup {
     pub fn command(&self, verb: &[&str]) -> Command {
         std::fs::write(self.folder.join("rmq-watcher.toml"), &self.config).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_rmq-watcher"));
-        command
-            .args(verb)
-            .env_clear()
-            .envs(&self.env)
-            .current_dir(&self.folder);
+        command.args(verb).env_clear().envs(&self.env).current_dir(&self.folder);
         command
     }
 
@@ -123,20 +119,12 @@ impl Setup {
     pub fn start(&self) -> Watcher {
         let verb: Vec<_> = self.verb.iter().map(String::as_str).collect();
         let mut command = self.command(&verb);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("rmq-watcher starts");
         let log = Arc::new(Log::default());
         collect(child.stdout.take().unwrap(), &log);
         collect(child.stderr.take().unwrap(), &log);
-        Watcher {
-            child,
-            log,
-            announced: vec![],
-            read: 0,
-        }
+        Watcher { child, log, announced: vec![], read: 0 }
     }
 }
 
@@ -205,12 +193,7 @@ impl Watcher {
     }
 
     #[track_caller]
-    fn wait_matching(
-        &mut self,
-        what: &str,
-        deadline: Duration,
-        wanted: impl Fn(&str) -> bool,
-    ) -> String {
+    fn wait_matching(&mut self, what: &str, deadline: Duration, wanted: impl Fn(&str) -> bool) -> String {
         let end = Instant::now() + deadline;
         let mut lines = self.log.lines.lock().unwrap();
         loop {
@@ -221,11 +204,7 @@ impl Watcher {
                 }
             }
             let left = end.saturating_duration_since(Instant::now());
-            assert!(
-                !left.is_zero(),
-                "no `{what}` within {deadline:?}; the log:\n{}",
-                lines.join("\n")
-            );
+            assert!(!left.is_zero(), "no `{what}` within {deadline:?}; the log:\n{}", lines.join("\n"));
             lines = self.log.grown.wait_timeout(lines, left).unwrap().0;
         }
     }
@@ -251,9 +230,7 @@ impl Watcher {
     /// Waits for its end.
     #[track_caller]
     pub fn wait_end(&mut self, deadline: Duration) -> ExitStatus {
-        eventually_some(deadline, "the watcher has ended", || {
-            self.child.try_wait().unwrap()
-        })
+        eventually_some(deadline, "the watcher has ended", || self.child.try_wait().unwrap())
     }
 
     /// Whether it still runs.
@@ -277,42 +254,25 @@ impl Drop for Watcher {
             .filter(|line| is_loud(line))
             .filter(|line| !self.announced.iter().any(|text| line.contains(text)))
             .collect();
-        assert!(
-            loud.is_empty(),
-            "warnings or errors that the test did not announce:\n{}",
-            loud.join("\n")
-        );
+        assert!(loud.is_empty(), "warnings or errors that the test did not announce:\n{}", loud.join("\n"));
     }
 }
 
 /// Whether a line, in either format, is of this event.
 fn is_event(line: &str, event: &str) -> bool {
-    [
-        format!("\"event\":\"{event}\""),
-        format!("event=\"{event}\""),
-        format!("event={event} "),
-    ]
-    .iter()
-    .any(|form| line.contains(form.as_str()))
+    [format!("\"event\":\"{event}\""), format!("event=\"{event}\""), format!("event={event} ")]
+        .iter()
+        .any(|form| line.contains(form.as_str()))
         || line.ends_with(&format!("event={event}"))
 }
 
 /// Whether a line, in either format, is a warning or an error.
 fn is_loud(line: &str) -> bool {
-    const LOUD: [&str; 5] = [
-        "} WARNING - ",
-        "} WARN - ",
-        "} ERROR - ",
-        "\"level\":\"WARN\"",
-        "\"level\":\"ERROR\"",
-    ];
+    const LOUD: [&str; 5] = ["} WARNING - ", "} WARN - ", "} ERROR - ", "\"level\":\"WARN\"", "\"level\":\"ERROR\""];
     LOUD.iter().any(|mark| line.contains(mark)) || line.contains("\"level\":\"WARNING\"")
 }
 
-#[allow(
-    clippy::print_stderr,
-    reason = "the test's own output, where the log of a failed test belongs"
-)]
+#[allow(clippy::print_stderr, reason = "the test's own output, where the log of a failed test belongs")]
 fn show(lines: &[String]) {
     eprintln!("the watcher's log:\n{}", lines.join("\n"));
 }

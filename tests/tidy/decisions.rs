@@ -52,9 +52,7 @@ fn breaches(files: &[Text]) -> Vec<String> {
 
 /// `Status: proposed`, `accepted`, or `superseded by NNNN` with that record there.
 fn status(record: &Text, records: &[&Text]) -> Option<String> {
-    let stated = record
-        .numbered()
-        .find_map(|(line, text)| Some((line, text.strip_prefix("Status: ")?)));
+    let stated = record.numbered().find_map(|(line, text)| Some((line, text.strip_prefix("Status: ")?)));
     let Some((line, stated)) = stated else {
         return Some(record.at(1, "has no line `Status: …`"));
     };
@@ -75,32 +73,14 @@ fn decisions_are_indexed_and_have_a_status() {
 fn decisions_that_are_lost_or_without_status_are_found() {
     let body = "## Context\n## Decision\n## Consequences\n";
     let index = Text::new(INDEX, "[1](0001-a.md) [2](0002-b.md)");
-    let first = Text::new(
-        "docs/adr/0001-a.md",
-        &format!("# 0001 A\nStatus: superseded by 0002 · Date: x\n{body}"),
-    );
-    let second = Text::new(
-        "docs/adr/0002-b.md",
-        &format!("# 0002 B\nStatus: accepted\n{body}"),
-    );
+    let first = Text::new("docs/adr/0001-a.md", &format!("# 0001 A\nStatus: superseded by 0002 · Date: x\n{body}"));
+    let second = Text::new("docs/adr/0002-b.md", &format!("# 0002 B\nStatus: accepted\n{body}"));
     none(&breaches(&[index.clone(), first.clone(), second.clone()]));
 
-    let lost = Text::new(
-        "docs/adr/0003-c.md",
-        &format!("# 0003 C\nStatus: accepted\n{body}"),
-    );
-    let vague = Text::new(
-        "docs/adr/0002-b.md",
-        "# 0002 B\nStatus: maybe\n## Context\n## Decision\n",
-    );
-    let twin = Text::new(
-        "docs/adr/0001-z.md",
-        &format!("# 0001 Z\nStatus: superseded by 0009\n{body}"),
-    );
-    assert_eq!(
-        breaches(&[index.clone(), first.clone(), second.clone(), lost]).len(),
-        1
-    );
+    let lost = Text::new("docs/adr/0003-c.md", &format!("# 0003 C\nStatus: accepted\n{body}"));
+    let vague = Text::new("docs/adr/0002-b.md", "# 0002 B\nStatus: maybe\n## Context\n## Decision\n");
+    let twin = Text::new("docs/adr/0001-z.md", &format!("# 0001 Z\nStatus: superseded by 0009\n{body}"));
+    assert_eq!(breaches(&[index.clone(), first.clone(), second.clone(), lost]).len(), 1);
     assert_eq!(breaches(&[index.clone(), first.clone(), vague]).len(), 2);
     let found = breaches(&[index, first, second.clone(), twin]);
     assert_eq!(found.len(), 4, "{found:?}");

@@ -35,21 +35,13 @@ impl Rules {
             .map(|item| item["crate"].as_str().unwrap().to_owned())
             .collect::<BTreeSet<_>>();
         let banned = &list("bans", "deny") - &once;
-        Self {
-            licenses: list("licenses", "allow"),
-            registries: list("sources", "allow-registry"),
-            banned,
-            once,
-        }
+        Self { licenses: list("licenses", "allow"), registries: list("sources", "allow-registry"), banned, once }
     }
 }
 
 /// A license expression is fulfilled when what must hold together is all allowed, in one of its alternatives.
 fn licensed(expression: &str, allowed: &BTreeSet<String>) -> bool {
-    let spaced = expression
-        .replace('(', " ( ")
-        .replace(')', " ) ")
-        .replace('/', " OR ");
+    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<_> = spaced.split_whitespace().collect();
     let (fulfilled, rest) = either(&words, allowed);
     fulfilled && rest.is_empty()
@@ -81,10 +73,7 @@ fn one<'a>(words: &'a [&'a str], allowed: &BTreeSet<String>) -> (bool, &'a [&'a 
             let (fulfilled, rest) = either(inner, allowed);
             (fulfilled, rest.strip_prefix(&[")"]).unwrap_or(rest))
         }
-        [license, "WITH", exception, rest @ ..] => (
-            allowed.contains(&format!("{license} WITH {exception}")),
-            rest,
-        ),
+        [license, "WITH", exception, rest @ ..] => (allowed.contains(&format!("{license} WITH {exception}")), rest),
         [license, rest @ ..] => (allowed.contains(*license), rest),
         [] => (false, words),
     }
@@ -95,16 +84,11 @@ fn breaches(packages: &[Value], rules: &Rules) -> Vec<String> {
     let mut found = Vec::new();
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in packages {
-        let (name, version) = (
-            package["name"].as_str().unwrap(),
-            package["version"].as_str().unwrap(),
-        );
+        let (name, version) = (package["name"].as_str().unwrap(), package["version"].as_str().unwrap());
         versions.entry(name).or_default().push(version);
         let license = package["license"].as_str().unwrap_or("none stated");
         if !licensed(license, &rules.licenses) {
-            found.push(format!(
-                "{name} {version}: the license {license} is not allowed"
-            ));
+            found.push(format!("{name} {version}: the license {license} is not allowed"));
         }
         if rules.banned.contains(name) {
             found.push(format!("{name} {version}: banned in deny.toml"));
@@ -128,30 +112,16 @@ fn breaches(packages: &[Value], rules: &Rules) -> Vec<String> {
 /// The packages that are built on Linux.
 fn packages() -> Vec<Value> {
     let done = Command::new(std::env::var_os("CARGO").expect("run by cargo"))
-        .args([
-            "metadata",
-            "--format-version=1",
-            "--locked",
-            "--filter-platform=x86_64-unknown-linux-gnu",
-        ])
+        .args(["metadata", "--format-version=1", "--locked", "--filter-platform=x86_64-unknown-linux-gnu"])
         .current_dir(top())
         .output()
         .unwrap();
-    assert!(
-        done.status.success(),
-        "{}",
-        String::from_utf8_lossy(&done.stderr)
-    );
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let metadata: Value = serde_json::from_slice(&done.stdout).unwrap();
     let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
-    let built: BTreeSet<_> = nodes
-        .iter()
-        .map(|node| node["id"].as_str().unwrap())
-        .collect();
+    let built: BTreeSet<_> = nodes.iter().map(|node| node["id"].as_str().unwrap()).collect();
     let packages = metadata["packages"].as_array().unwrap();
-    let of_linux = packages
-        .iter()
-        .filter(|package| built.contains(package["id"].as_str().unwrap()));
+    let of_linux = packages.iter().filter(|package| built.contains(package["id"].as_str().unwrap()));
     of_linux.cloned().collect()
 }
 
@@ -163,30 +133,18 @@ fn rules() -> Rules {
 fn named(manifest: &str, section: &str) -> BTreeSet<String> {
     let table: toml::Table = manifest.parse().unwrap();
     let names = table.get(section).and_then(toml::Value::as_table);
-    names
-        .into_iter()
-        .flatten()
-        .map(|(name, _)| name.clone())
-        .collect()
+    names.into_iter().flatten().map(|(name, _)| name.clone()).collect()
 }
 
 /// Dependencies that no code names.
 fn unused(names: &BTreeSet<String>, code: &[Text]) -> Vec<String> {
     let mentioned = |name: &str| {
         let ident = name.replace('-', "_");
-        let forms = [
-            format!("{ident}::"),
-            format!("use {ident};"),
-            format!("{ident}!"),
-        ];
-        code.iter()
-            .flat_map(Text::code)
-            .any(|(_, line)| forms.iter().any(|form| line.contains(form.as_str())))
+        let forms = [format!("{ident}::"), format!("use {ident};"), format!("{ident}!")];
+        code.iter().flat_map(Text::code).any(|(_, line)| forms.iter().any(|form| line.contains(form.as_str())))
     };
     let unused = names.iter().filter(|name| !mentioned(name));
-    unused
-        .map(|name| format!("{name}: no code names it"))
-        .collect()
+    unused.map(|name| format!("{name}: no code names it")).collect()
 }
 
 /// Names in the first column of the record's tables against those of `Cargo.toml`.
@@ -236,23 +194,10 @@ fn package_that_breaks_a_rule_is_found() {
 #[test]
 fn license_expressions_are_read_as_written() {
     let allowed = ["MIT", "Apache-2.0", "ISC"].map(str::to_owned).into();
-    for good in [
-        "MIT",
-        "GPL-3.0 OR MIT",
-        "MIT/GPL-2.0",
-        "(MIT OR GPL-3.0) AND ISC",
-        "MIT AND ISC",
-    ] {
+    for good in ["MIT", "GPL-3.0 OR MIT", "MIT/GPL-2.0", "(MIT OR GPL-3.0) AND ISC", "MIT AND ISC"] {
         assert!(licensed(good, &allowed), "{good}");
     }
-    for bad in [
-        "GPL-3.0",
-        "MIT AND GPL-3.0",
-        "(GPL-3.0) OR (MIT AND BSD-3)",
-        "Apache-2.0 WITH X",
-        "",
-        "none stated",
-    ] {
+    for bad in ["GPL-3.0", "MIT AND GPL-3.0", "(GPL-3.0) OR (MIT AND BSD-3)", "Apache-2.0 WITH X", "", "none stated"] {
         assert!(!licensed(bad, &allowed), "{bad}");
     }
 }
@@ -276,8 +221,7 @@ fn unused_dependency_is_found() {
 #[test]
 fn every_dependency_has_its_reason() {
     let manifest = manifest();
-    let record =
-        std::fs::read_to_string(top().join("docs/adr/0010-choose-dependencies.md")).unwrap();
+    let record = std::fs::read_to_string(top().join("docs/adr/0010-choose-dependencies.md")).unwrap();
     let names = &named(&manifest, "dependencies") | &named(&manifest, "dev-dependencies");
     none(&unexplained(&record, &names));
 }

@@ -21,13 +21,9 @@ fn mentions(line: &str) -> impl Iterator<Item = &str> {
             return None; // a part of a longer path or address
         }
         let rest = &line[at..];
-        let end = rest
-            .find(|c: char| !(c.is_ascii_alphanumeric() || "/._-".contains(c)))
-            .unwrap_or(rest.len());
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "/._-".contains(c))).unwrap_or(rest.len());
         let name = rest[..end].trim_end_matches('.');
-        let number = name
-            .strip_prefix("docs/adr/")
-            .is_some_and(|name| name.starts_with(|c: char| c.is_ascii_digit()));
+        let number = name.strip_prefix("docs/adr/").is_some_and(|name| name.starts_with(|c: char| c.is_ascii_digit()));
         (name.ends_with(".md") || number).then_some(name)
     })
 }
@@ -60,9 +56,7 @@ fn dangling(texts: &[Text], there: &BTreeSet<String>) -> Vec<String> {
                 }
             }
             for name in mentions(content) {
-                let numbered = there
-                    .iter()
-                    .any(|path| path.starts_with(&format!("{name}-")));
+                let numbered = there.iter().any(|path| path.starts_with(&format!("{name}-")));
                 if !is_there(name) && !numbered {
                     found.push(text.at(line, &format!("names {name}, which is not there")));
                 }
@@ -74,19 +68,15 @@ fn dangling(texts: &[Text], there: &BTreeSet<String>) -> Vec<String> {
 
 #[test]
 fn links_and_named_documents_are_there() {
-    let all =
-        files(|path| !path.starts_with("tests/fixtures/") && !path.starts_with("tests/tidy/"));
+    let all = files(|path| !path.starts_with("tests/fixtures/") && !path.starts_with("tests/tidy/"));
     let there = files(|_| true).into_iter().map(|file| file.path).collect();
     none(&dangling(&all, &there));
 }
 
 #[test]
 fn dangling_links_and_names_are_found() {
-    let there = ["docs/a.md", "docs/adr/0001-x.md", "README.md"]
-        .map(str::to_owned)
-        .into();
-    let good =
-        "[a](a.md#x) [top](../README.md) [adr](adr/) [w](https://x.y/z) docs/adr/0001, docs/a.md.";
+    let there = ["docs/a.md", "docs/adr/0001-x.md", "README.md"].map(str::to_owned).into();
+    let good = "[a](a.md#x) [top](../README.md) [adr](adr/) [w](https://x.y/z) docs/adr/0001, docs/a.md.";
     none(&dangling(&[Text::new("docs/b.md", good)], &there));
     let bad = "[a](c.md) docs/nowhere.md docs/adr/0009";
     assert_eq!(dangling(&[Text::new("docs/b.md", bad)], &there).len(), 3);

@@ -15,40 +15,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("airflow", &["domain", "ports", "config", "telemetry"]),
     ("discovery", &["domain", "ports", "config", "telemetry"]),
     ("pipeline", &["domain", "ports", "store", "telemetry"]),
-    (
-        "reconcile",
-        &["domain", "ports", "store", "telemetry", "pipeline"],
-    ),
+    ("reconcile", &["domain", "ports", "store", "telemetry", "pipeline"]),
     ("process", &["domain", "config", "telemetry"]),
-    (
-        "cli",
-        &[
-            "domain",
-            "ports",
-            "config",
-            "telemetry",
-            "store",
-            "broker",
-            "airflow",
-            "discovery",
-            "process",
-            "app",
-        ],
-    ),
+    ("cli", &["domain", "ports", "config", "telemetry", "store", "broker", "airflow", "discovery", "process", "app"]),
     (
         "app",
-        &[
-            "domain",
-            "ports",
-            "config",
-            "telemetry",
-            "store",
-            "broker",
-            "airflow",
-            "discovery",
-            "pipeline",
-            "reconcile",
-        ],
+        &["domain", "ports", "config", "telemetry", "store", "broker", "airflow", "discovery", "pipeline", "reconcile"],
     ),
     ("bin/rmq-launcher", &["process"]),
     ("bin/rmq-watcher", &["app", "cli", "process"]),
@@ -76,8 +48,7 @@ fn named<'a>(code: &'a str, path: &str) -> Vec<&'a str> {
     for root in ["crate::", "rmq_watcher::", &up] {
         let mut rest = code;
         while let Some(at) = rest.find(root) {
-            let whole =
-                !rest[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
+            let whole = !rest[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
             rest = &rest[at + root.len()..];
             if whole {
                 found.extend(heads(rest));
@@ -89,10 +60,7 @@ fn named<'a>(code: &'a str, path: &str) -> Vec<&'a str> {
 
 /// The first names of a path, several where it opens with braces: `{a::b, c}` gives `a` and `c`.
 fn heads(path: &str) -> Vec<&str> {
-    let end = |text: &str| {
-        text.find(|c: char| !(c.is_alphanumeric() || c == '_'))
-            .unwrap_or(text.len())
-    };
+    let end = |text: &str| text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
     let Some(group) = path.strip_prefix('{') else {
         return vec![&path[..end(path)]];
     };
@@ -145,33 +113,21 @@ fn breach_of_a_layer_is_found_in_every_form() {
         Text::new("src/domain/plan.rs", "use crate::store::Store;"),
         Text::new("src/broker/pool.rs", "fn f() { crate::airflow::go() }"),
         Text::new("src/airflow/mod.rs", "use super::broker::Pool;"),
-        Text::new(
-            "src/store/a/b.rs",
-            "use crate::{domain::ids, discovery::{walk, x}};",
-        ),
+        Text::new("src/store/a/b.rs", "use crate::{domain::ids, discovery::{walk, x}};"),
         Text::new("src/bin/rmq-launcher.rs", "use rmq_watcher::cli;"),
         Text::new("src/novel/mod.rs", ""),
     ];
     let found = breaches(&sample);
     assert_eq!(found.len(), 6, "{found:?}");
-    assert_eq!(
-        found[0],
-        "src/domain/plan.rs:1: `domain` may not use `store`"
-    );
+    assert_eq!(found[0], "src/domain/plan.rs:1: `domain` may not use `store`");
     assert!(found[3].contains("`discovery`"), "{found:?}");
 }
 
 #[test]
 fn allowed_uses_and_comments_are_no_breach() {
     let sample = [
-        Text::new(
-            "src/broker/pool.rs",
-            "use crate::{domain::ids::X, ports};\n// crate::store\n",
-        ),
-        Text::new(
-            "src/domain/a/b.rs",
-            "//! [`crate::store`]\nuse super::super::ids;\nuse super::store::Y;",
-        ),
+        Text::new("src/broker/pool.rs", "use crate::{domain::ids::X, ports};\n// crate::store\n"),
+        Text::new("src/domain/a/b.rs", "//! [`crate::store`]\nuse super::super::ids;\nuse super::store::Y;"),
         Text::new("src/app.rs", "use crate::reconcile::run;"),
     ];
     none(&breaches(&sample));

@@ -17,10 +17,5 @@ mod words;
 /// Fails with every breach, a line each.
 #[track_caller]
 fn none(breaches: &[String]) {
-    assert!(
-        breaches.is_empty(),
-        "{} breaches:\n{}",
-        breaches.len(),
-        breaches.join("\n")
-    );
+    assert!(breaches.is_empty(), "{} breaches:\n{}", breaches.len(), breaches.join("\n"));
 }

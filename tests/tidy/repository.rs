@@ -14,10 +14,7 @@ pub(crate) struct Text {
 impl Text {
     /// A sample, for tests of the rules themselves.
     pub(crate) fn new(path: &str, text: &str) -> Self {
-        Self {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        }
+        Self { path: path.to_owned(), text: text.to_owned() }
     }
 
     /// Its lines with their numbers, from 1.
@@ -42,9 +39,7 @@ impl Text {
         let folder = self.path.trim_end_matches("mod.rs").trim_end_matches(".rs");
         let folder = folder.trim_end_matches('/');
         let declared = self.text.split("#[cfg(test)]\nmod ").skip(1);
-        declared
-            .filter_map(|rest| Some(format!("{folder}/{}", rest.split_once(';')?.0)))
-            .collect()
+        declared.filter_map(|rest| Some(format!("{folder}/{}", rest.split_once(';')?.0))).collect()
     }
 
     /// Where a breach is.
@@ -55,9 +50,7 @@ impl Text {
 
 /// The repository's top folder.
 pub(crate) fn top() -> PathBuf {
-    std::env::var_os("CARGO_MANIFEST_DIR")
-        .expect("run by cargo")
-        .into()
+    std::env::var_os("CARGO_MANIFEST_DIR").expect("run by cargo").into()
 }
 
 /// Every text file of the repository that `wanted` takes by its path, in order. Build folders and what is not UTF-8 are left out.
@@ -75,12 +68,7 @@ pub(crate) fn files(wanted: impl Fn(&str) -> bool) -> Vec<Text> {
                 folders.push(path);
                 continue;
             }
-            let name = path
-                .strip_prefix(&top)
-                .unwrap()
-                .to_str()
-                .unwrap()
-                .to_owned();
+            let name = path.strip_prefix(&top).unwrap().to_str().unwrap().to_owned();
             if wanted(&name) {
                 if let Ok(text) = std::fs::read_to_string(&path) {
                     found.push(Text { path: name, text });
@@ -96,15 +84,7 @@ pub(crate) fn files(wanted: impl Fn(&str) -> bool) -> Vec<Text> {
 /// What is not the repository's own.
 fn foreign(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    [
-        "target",
-        ".git",
-        "__pycache__",
-        "node_modules",
-        ".pytest_cache",
-        ".venv",
-    ]
-    .contains(&&*name)
+    ["target", ".git", "__pycache__", "node_modules", ".pytest_cache", ".venv"].contains(&&*name)
         || name.ends_with(".egg-info")
         || path.join("CACHEDIR.TAG").exists()
 }

@@ -21,10 +21,7 @@ fn too_long(files: &[Text]) -> Vec<String> {
     for file in files {
         let lines = file.text.lines().count();
         if lines > MOST_LINES {
-            found.push(file.at(
-                lines,
-                &format!("more than {MOST_LINES} lines: split it by concept"),
-            ));
+            found.push(file.at(lines, &format!("more than {MOST_LINES} lines: split it by concept")));
         }
     }
     found
@@ -32,16 +29,9 @@ fn too_long(files: &[Text]) -> Vec<String> {
 
 fn unopened(files: &[Text]) -> Vec<String> {
     // The unit tests of `x.rs` in `x/tests.rs` are opened by `x.rs`.
-    let rust = files
-        .iter()
-        .filter(|file| file.path.ends_with(".rs") && !file.path.ends_with("tests.rs"));
+    let rust = files.iter().filter(|file| file.path.ends_with(".rs") && !file.path.ends_with("tests.rs"));
     rust.filter(|file| !file.text.starts_with("//! "))
-        .map(|file| {
-            file.at(
-                1,
-                "opens without a doc comment (`//! …`) that says what it is for",
-            )
-        })
+        .map(|file| file.at(1, "opens without a doc comment (`//! …`) that says what it is for"))
         .collect()
 }
 
@@ -64,9 +54,6 @@ fn every_module_opens_with_what_it_is_for() {
 
 #[test]
 fn module_without_an_opening_is_found() {
-    let sample = [
-        Text::new("src/a.rs", "use std::fs;"),
-        Text::new("src/b.rs", "//! B.\n"),
-    ];
+    let sample = [Text::new("src/a.rs", "use std::fs;"), Text::new("src/b.rs", "//! B.\n")];
     assert_eq!(unopened(&sample).len(), 1);
 }

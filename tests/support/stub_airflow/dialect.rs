@@ -54,30 +54,21 @@ fn version(state: &State) -> Reply {
 }
 
 fn health(state: &State) -> Reply {
-    let scheduler = if state.scheduler_healthy {
-        "healthy"
-    } else {
-        "unhealthy"
-    };
+    let scheduler = if state.scheduler_healthy { "healthy" } else { "unhealthy" };
     let mut body = json!({
         "metadatabase": {"status": "healthy"},
         "scheduler": {"status": scheduler, "latest_scheduler_heartbeat": "2026-11-30T16:00:00+00:00"},
         "triggerer": {"status": null, "latest_triggerer_heartbeat": null},
     });
     if state.dialect == Dialect::V2 {
-        body["dag_processor"] =
-            json!({"status": scheduler, "latest_dag_processor_heartbeat": null});
+        body["dag_processor"] = json!({"status": scheduler, "latest_dag_processor_heartbeat": null});
     }
     Reply::json(200, &body)
 }
 
 fn no_route(dialect: Dialect, path: &str) -> Reply {
     match dialect {
-        Dialect::V1 => Reply::new(
-            404,
-            "text/html; charset=utf-8",
-            "<!DOCTYPE html><title>Airflow 404</title>",
-        ),
+        Dialect::V1 => Reply::new(404, "text/html; charset=utf-8", "<!DOCTYPE html><title>Airflow 404</title>"),
         Dialect::V2 if path.starts_with("/api/v1") => {
             let text = "/api/v1 has been removed in Airflow 3, please use its upgraded version /api/v2 instead.";
             Reply::json(404, &json!({"error": text}))
@@ -97,12 +88,11 @@ fn token(state: &mut State, request: &Request) -> Reply {
 }
 
 fn login_page() -> Reply {
-    let form = r#"<form method="post"><input id="csrf_token" name="csrf_token" type="hidden" value="a-csrf-token"></form>"#;
+    let form =
+        r#"<form method="post"><input id="csrf_token" name="csrf_token" type="hidden" value="a-csrf-token"></form>"#;
     let page = format!("<!DOCTYPE html><html><title>Sign In - Airflow</title>{form}</html>");
-    Reply::new(200, "text/html; charset=utf-8", page).header(
-        "Set-Cookie",
-        "session=nobody; HttpOnly; Path=/; SameSite=Lax",
-    )
+    Reply::new(200, "text/html; charset=utf-8", page)
+        .header("Set-Cookie", "session=nobody; HttpOnly; Path=/; SameSite=Lax")
 }
 
 fn login(state: &mut State, request: &Request) -> Reply {
@@ -119,13 +109,8 @@ fn login(state: &mut State, request: &Request) -> Reply {
     if !right {
         return login_page();
     }
-    let cookie = format!(
-        "session={}; HttpOnly; Path=/; SameSite=Lax",
-        state.new_session()
-    );
-    Reply::new(302, "text/html; charset=utf-8", "")
-        .header("Location", "/home")
-        .header("Set-Cookie", &cookie)
+    let cookie = format!("session={}; HttpOnly; Path=/; SameSite=Lax", state.new_session());
+    Reply::new(302, "text/html; charset=utf-8", "").header("Location", "/home").header("Set-Cookie", &cookie)
 }
 
 /// The refusal of a request without a valid login, in the dialect's words.
@@ -135,9 +120,7 @@ fn refuse(state: &State, request: &Request) -> Option<Reply> {
         Dialect::V1 => {
             let basic = http::basic(&state.user, &state.password);
             let cookies = request.header("cookie").unwrap_or("");
-            let session = cookies
-                .split("; ")
-                .find_map(|pair| pair.strip_prefix("session="));
+            let session = cookies.split("; ").find_map(|pair| pair.strip_prefix("session="));
             let known = session.is_some_and(|session| state.sessions.contains(session));
             let problem = problem(403, "Forbidden", Value::Null);
             (given != basic && !known).then_some(problem)
@@ -145,9 +128,7 @@ fn refuse(state: &State, request: &Request) -> Option<Reply> {
         Dialect::V2 => match given.strip_prefix("Bearer ") {
             None => Some(Reply::json(401, &json!({"detail": "Not authenticated"}))),
             Some(token) if state.sessions.contains(token) => None,
-            Some(token) if state.expired.contains(token) => {
-                Some(Reply::json(401, &json!({"detail": "Token Expired"})))
-            }
+            Some(token) if state.expired.contains(token) => Some(Reply::json(401, &json!({"detail": "Token Expired"}))),
             Some(_) => Some(Reply::json(403, &json!({"detail": "Invalid JWT token"}))),
         },
     }
@@ -170,11 +151,7 @@ fn detail(dialect: Dialect, status: u16, title: &str, text: &str) -> Reply {
 fn api_answer(state: &mut State, request: &Request, parts: &[&str]) -> Reply {
     match (request.method.as_str(), parts) {
         ("GET", ["dags"]) => {
-            let dags: Vec<_> = state
-                .dags
-                .iter()
-                .map(|(id, dag)| dag_json(state.dialect, id, dag))
-                .collect();
+            let dags: Vec<_> = state.dags.iter().map(|(id, dag)| dag_json(state.dialect, id, dag)).collect();
             Reply::json(200, &json!({"total_entries": dags.len(), "dags": dags}))
         }
         ("GET", ["dags", id]) => match state.dags.get(*id) {
@@ -182,12 +159,8 @@ fn api_answer(state: &mut State, request: &Request, parts: &[&str]) -> Reply {
             None => unknown_dag(state.dialect, id),
         },
         ("GET", ["dags", id, "dagRuns"]) => {
-            let runs: Vec<_> = state
-                .runs
-                .iter()
-                .filter(|run| run.dag == *id)
-                .map(|run| run_json(state.dialect, run))
-                .collect();
+            let runs: Vec<_> =
+                state.runs.iter().filter(|run| run.dag == *id).map(|run| run_json(state.dialect, run)).collect();
             Reply::json(200, &json!({"total_entries": runs.len(), "dag_runs": runs}))
         }
         ("GET", ["dags", id, "dagRuns", run_id]) => match state.run(id, run_id) {
@@ -232,11 +205,7 @@ fn trigger(state: &mut State, request: &Request, id: &str) -> Reply {
         return detail(dialect, 404, "DAG not found", &text);
     }
     let given = body["dag_run_id"].as_str().unwrap_or_default();
-    let run_id = if given.is_empty() {
-        format!("manual__{}", state.runs.len())
-    } else {
-        given.to_owned()
-    };
+    let run_id = if given.is_empty() { format!("manual__{}", state.runs.len()) } else { given.to_owned() };
     if state.run(id, &run_id).is_some() {
         return duplicate(dialect, id, &run_id);
     }
@@ -256,21 +225,12 @@ fn wrong_body(dialect: Dialect, body: &Value) -> Option<Reply> {
     let keys = body.as_object()?;
     match dialect {
         Dialect::V1 => {
-            let known = [
-                "dag_run_id",
-                "conf",
-                "note",
-                "logical_date",
-                "data_interval_start",
-                "data_interval_end",
-            ];
+            let known = ["dag_run_id", "conf", "note", "logical_date", "data_interval_start", "data_interval_end"];
             let unknown = keys.keys().find(|key| !known.contains(&key.as_str()));
             let null_date = keys.get("logical_date").is_some_and(Value::is_null);
             let text = unknown.map(|key| format!("{{'{key}': ['Unknown field.']}}"));
-            text.or_else(|| {
-                null_date.then(|| "{'logical_date': ['Field may not be null.']}".to_owned())
-            })
-            .map(|text| problem(400, "Bad Request", text.into()))
+            text.or_else(|| null_date.then(|| "{'logical_date': ['Field may not be null.']}".to_owned()))
+                .map(|text| problem(400, "Bad Request", text.into()))
         }
         Dialect::V2 if !keys.contains_key("logical_date") => {
             let fault = json!([{"type": "missing", "loc": ["body", "logical_date"], "msg": "Field required"}]);
@@ -284,8 +244,7 @@ fn wrong_body(dialect: Dialect, body: &Value) -> Option<Reply> {
 pub fn duplicate(dialect: Dialect, dag: &str, run_id: &str) -> Reply {
     match dialect {
         Dialect::V1 => {
-            let text =
-                format!("DAGRun with DAG ID: '{dag}' and DAGRun ID: '{run_id}' already exists");
+            let text = format!("DAGRun with DAG ID: '{dag}' and DAGRun ID: '{run_id}' already exists");
             problem(409, "Conflict", text.into())
         }
         Dialect::V2 => {

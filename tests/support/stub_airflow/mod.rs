@@ -79,17 +79,12 @@ pub enum Fault {
 impl Fault {
     /// An answer with a status and a plain text.
     pub fn status(status: u16) -> Self {
-        Self::Answer(Reply::new(
-            status,
-            "text/plain",
-            format!("scripted {status}"),
-        ))
+        Self::Answer(Reply::new(status, "text/plain", format!("scripted {status}")))
     }
 
     /// A web page that asks to log in, as a proxy in front of Airflow gives it: 200, HTML.
     pub fn login_page() -> Self {
-        let page =
-            "<!DOCTYPE html><html><title>Sign in</title><form action=\"/sso\"></form></html>";
+        let page = "<!DOCTYPE html><html><title>Sign in</title><form action=\"/sso\"></form></html>";
         Self::Answer(Reply::new(200, "text/html; charset=utf-8", page))
     }
 
@@ -126,9 +121,7 @@ impl StubAirflow {
     pub fn start(dialect: Dialect) -> Self {
         let listener = ports::listen();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State::new(dialect)),
-        });
+        let shared = Arc::new(Shared { state: Mutex::new(State::new(dialect)) });
         serve(listener, &shared);
         Self { address, shared }
     }
@@ -235,9 +228,7 @@ impl StubAirflow {
     pub fn go_down(&self) {
         self.state().down = true;
         self.wake_listener();
-        eventually(Duration::from_secs(10), "the stand-in is down", || {
-            TcpStream::connect(self.address).is_err()
-        });
+        eventually(Duration::from_secs(10), "the stand-in is down", || TcpStream::connect(self.address).is_err());
     }
 
     /// Listens again on the same port.
@@ -271,9 +262,7 @@ impl StubAirflow {
     /// Waits until a DAG has so many runs, and returns them.
     #[track_caller]
     pub fn wait_runs(&self, dag: &str, count: usize, deadline: Duration) -> Vec<StubRun> {
-        eventually(deadline, &format!("{dag} has {count} runs"), || {
-            self.runs(dag).len() >= count
-        });
+        eventually(deadline, &format!("{dag} has {count} runs"), || self.runs(dag).len() >= count);
         self.runs(dag)
     }
 
@@ -316,9 +305,7 @@ fn serve(listener: TcpListener, shared: &Arc<Shared>) {
 fn talk(mut stream: TcpStream, shared: &Shared) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     while let Some(request) = Request::read(&mut reader) {
-        let last = request
-            .header("connection")
-            .is_some_and(|value| value.eq_ignore_ascii_case("close"));
+        let last = request.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
         if !answer(&request, &mut stream, shared) || last {
             return;
         }
@@ -344,12 +331,7 @@ fn answer(request: &Request, stream: &mut TcpStream, shared: &Shared) -> bool {
         None | Some(Fault::Answer(_) | Fault::Late(_)) => reply.as_ref().map(|reply| reply.status),
         Some(Fault::Drop | Fault::Silent | Fault::DropAfterDone | Fault::HalfAnswer) => None,
     };
-    state.seen.push(Seen {
-        what,
-        method: request.method.clone(),
-        path: request.path.clone(),
-        status,
-    });
+    state.seen.push(Seen { what, method: request.method.clone(), path: request.path.clone(), status });
     drop(state);
     match (fault, reply) {
         (None | Some(Fault::Answer(_)), Some(reply)) => reply.write(stream),

@@ -105,8 +105,6 @@ impl State {
             return Some(self.once.remove(index).1);
         }
         let mut always = self.always.iter();
-        always
-            .find(|(to, _)| to.is_for(what))
-            .map(|(_, fault)| fault.clone())
+        always.find(|(to, _)| to.is_for(what)).map(|(_, fault)| fault.clone())
     }
 }

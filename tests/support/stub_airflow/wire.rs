@@ -39,12 +39,7 @@ impl Request {
         let target = words.next()?;
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
-        let mut request = Self {
-            method,
-            path: path.into_owned(),
-            query: query.to_owned(),
-            ..Self::default()
-        };
+        let mut request = Self { method, path: path.into_owned(), query: query.to_owned(), ..Self::default() };
         loop {
             let mut line = String::new();
             from.read_line(&mut line).ok().filter(|count| *count > 0)?;
@@ -76,11 +71,7 @@ impl Reply {
     /// An answer of a content type.
     pub fn new(status: u16, content_type: &str, body: impl Into<String>) -> Self {
         let headers = vec![("Content-Type".to_owned(), content_type.to_owned())];
-        Self {
-            status,
-            headers,
-            body: body.into(),
-        }
+        Self { status, headers, body: body.into() }
     }
 
     /// An answer in JSON.
