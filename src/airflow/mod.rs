@@ -9,6 +9,7 @@
 
 mod auth;
 mod client;
+pub mod connections;
 mod error;
 pub mod events;
 mod http;
@@ -19,6 +20,3 @@ mod wire;
 
 pub use client::AirflowClient;
 pub use error::{AirflowError, Blocked};
-//! (airflow)
-
-pub mod connections;

@@ -42,12 +42,7 @@ struct Run {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The scheduler's PID [default: from RMQ_WATCHER_PARENT_PID].
-    #[arg(
-        long,
-        value_name = "N",
-        conflicts_with = "standalone",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "N", conflicts_with = "standalone", allow_hyphen_values = true)]
     parent_pid: Option<String>,
     /// Run without a scheduler, under a service manager.
     #[arg(long)]

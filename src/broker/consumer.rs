@@ -32,10 +32,7 @@ pub struct LapinConsumer {
 }
 
 /// Channel → qos → consume, all within one rpc timeout.
-pub(super) async fn attach(
-    link: Rc<Link>,
-    order: AttachOrder,
-) -> Result<LapinConsumer, BrokerFault> {
+pub(super) async fn attach(link: Rc<Link>, order: AttachOrder) -> Result<LapinConsumer, BrokerFault> {
     let too_long = |what: &str| {
         let text = format!(
             "{DOING} queue {:?} over {}: {what} is longer than 255 bytes; shorten it",
@@ -44,51 +41,22 @@ pub(super) async fn attach(
         );
         fault::fault(BrokerFaultKind::PreconditionFailed, text)
     };
-    let queue =
-        ShortString::try_new(order.queue.as_str()).map_err(|_| too_long("the queue's name"))?;
+    let queue = ShortString::try_new(order.queue.as_str()).map_err(|_| too_long("the queue's name"))?;
     let tag = ShortString::try_new(order.tag.as_str()).map_err(|_| too_long("the consumer tag"))?;
     let calls = async {
         let channel = link.connection().create_channel().await?;
-        channel
-            .basic_qos(order.prefetch, BasicQosOptions::default())
-            .await?;
-        let stream = channel
-            .basic_consume(
-                queue,
-                tag,
-                BasicConsumeOptions::default(),
-                FieldTable::default(),
-            )
-            .await?;
+        channel.basic_qos(order.prefetch, BasicQosOptions::default()).await?;
+        let stream = channel.basic_consume(queue, tag, BasicConsumeOptions::default(), FieldTable::default()).await?;
         Ok::<_, lapin::Error>((channel, stream))
     };
     let (channel, stream) = match timeout(link.rpc_timeout, calls).await {
-        Ok(outcome) => {
-            outcome.map_err(|e| fault::channel(link.place(), DOING, &order.queue, &e))?
-        }
+        Ok(outcome) => outcome.map_err(|e| fault::channel(link.place(), DOING, &order.queue, &e))?,
         Err(_) => {
-            return Err(fault::call_timed_out(
-                link.place(),
-                DOING,
-                &order.queue,
-                link.rpc_timeout,
-            ));
+            return Err(fault::call_timed_out(link.place(), DOING, &order.queue, link.rpc_timeout));
         }
     };
-    let life = ChannelLife::new(
-        channel,
-        link,
-        order.queue.clone(),
-        order.epoch,
-        order.prefetch,
-    );
-    Ok(LapinConsumer {
-        stream,
-        life: Rc::new(life),
-        order,
-        cancelled: false,
-        ended: None,
-    })
+    let life = ChannelLife::new(channel, link, order.queue.clone(), order.epoch, order.prefetch);
+    Ok(LapinConsumer { stream, life: Rc::new(life), order, cancelled: false, ended: None })
 }
 
 impl Consumer for LapinConsumer {
@@ -124,10 +92,7 @@ impl Consumer for LapinConsumer {
             return;
         }
         self.cancelled = true;
-        let cancel = self
-            .life
-            .channel
-            .basic_cancel(self.stream.tag(), BasicCancelOptions::default());
+        let cancel = self.life.channel.basic_cancel(self.stream.tag(), BasicCancelOptions::default());
         // An error means that the channel is gone, which the next call of `next` reports.
         drop(timeout(self.life.link.rpc_timeout, cancel).await);
     }

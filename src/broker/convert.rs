@@ -22,12 +22,7 @@ pub(super) fn envelope(order: &AttachOrder, delivery: Delivery) -> Envelope {
         exchange: delivery.exchange.into(),
         routing_key: delivery.routing_key.into(),
         properties: properties(&delivery.properties),
-        headers: delivery
-            .properties
-            .headers()
-            .as_ref()
-            .map(table)
-            .unwrap_or_default(),
+        headers: delivery.properties.headers().as_ref().map(table).unwrap_or_default(),
         body: Bytes::from(delivery.data),
     }
 }
@@ -55,9 +50,7 @@ fn text(short: &Option<ShortString>) -> Option<String> {
 }
 
 fn table(of: &FieldTable) -> Table {
-    of.into_iter()
-        .map(|(key, value)| (key.as_str().to_owned(), field(value)))
-        .collect()
+    of.into_iter().map(|(key, value)| (key.as_str().to_owned(), field(value))).collect()
 }
 
 fn field(value: &AMQPValue) -> Field {
@@ -73,10 +66,7 @@ fn field(value: &AMQPValue) -> Field {
         AMQPValue::LongLongInt(v) => Field::I64(*v),
         AMQPValue::Float(v) => Field::F32(*v),
         AMQPValue::Double(v) => Field::F64(*v),
-        AMQPValue::DecimalValue(v) => Field::Decimal {
-            scale: v.scale,
-            value: v.value,
-        },
+        AMQPValue::DecimalValue(v) => Field::Decimal { scale: v.scale, value: v.value },
         AMQPValue::ShortString(v) => Field::Text(v.as_str().as_bytes().to_vec()),
         AMQPValue::LongString(v) => Field::Text(v.as_bytes().to_vec()),
         AMQPValue::ByteArray(v) => Field::Bytes(v.as_slice().to_vec()),

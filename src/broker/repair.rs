@@ -60,10 +60,7 @@ impl State {
 impl Repairer {
     /// `frame_max` is the size we ask for; the broker's offer may lower it.
     pub(super) fn new(frame_max: u32) -> Self {
-        Self {
-            state: State::start(),
-            frame_max: frame_max as usize,
-        }
+        Self { state: State::start(), frame_max: frame_max as usize }
     }
 
     /// Whether all of the next `len` bytes may pass without being looked at; if so, they count as passed.
@@ -90,9 +87,7 @@ impl Repairer {
                     return;
                 }
                 State::Pass(left) => {
-                    let n = usize::try_from(*left)
-                        .unwrap_or(usize::MAX)
-                        .min(input.len());
+                    let n = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
                     out.extend_from_slice(&input[..n]);
                     input = &input[n..];
                     *left -= n as u64;
@@ -292,8 +287,7 @@ impl<'a> Copier<'a> {
         note.extend_from_slice(DROPPED_HEADERS.as_bytes());
         note.push(b'l');
         note.extend_from_slice(&(size as u64).to_be_bytes());
-        self.out
-            .extend_from_slice(&u32::try_from(note.len()).ok()?.to_be_bytes());
+        self.out.extend_from_slice(&u32::try_from(note.len()).ok()?.to_be_bytes());
         self.out.extend_from_slice(&note);
         self.changed = true;
         Some(())

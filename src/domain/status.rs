@@ -51,10 +51,9 @@ pub fn subscription_status(attachment: Attachment, trouble: Option<Trouble>) -> 
         (Attachment::Stopped, _) => SubscriptionStatus::Disconnected,
         (Attachment::Listening, None) => SubscriptionStatus::Listening,
         (Attachment::Listening, Some(Trouble::Failing)) => SubscriptionStatus::Failing,
-        (
-            Attachment::Listening,
-            Some(Trouble::Unavailable | Trouble::Access | Trouble::Target | Trouble::Store),
-        ) => SubscriptionStatus::Error,
+        (Attachment::Listening, Some(Trouble::Unavailable | Trouble::Access | Trouble::Target | Trouble::Store)) => {
+            SubscriptionStatus::Error
+        }
     }
 }
 
@@ -91,7 +90,11 @@ mod tests {
         for attachment in [Attachment::Connecting, Attachment::Listening, Attachment::Failed, Attachment::Stopped] {
             for trouble in troubles.into_iter().chain([None]) {
                 let green = subscription_status(attachment, trouble) == SubscriptionStatus::Listening;
-                assert_eq!(green, attachment == Attachment::Listening && trouble.is_none(), "{attachment:?} {trouble:?}");
+                assert_eq!(
+                    green,
+                    attachment == Attachment::Listening && trouble.is_none(),
+                    "{attachment:?} {trouble:?}"
+                );
             }
         }
     }

@@ -230,12 +230,7 @@ impl<R: Runs, S: Settler> Task<R, S> {
         Ok(Input::Begin)
     }
 
-    async fn pause(
-        &mut self,
-        seat: &Seat<S>,
-        tries: u32,
-        at_least: Option<std::time::Duration>,
-    ) -> Result<(), Woken> {
+    async fn pause(&mut self, seat: &Seat<S>, tries: u32, at_least: Option<std::time::Duration>) -> Result<(), Woken> {
         let due = Instant::now() + pause(tries, at_least, self.desk.context.seed());
         match wait(seat, due, &mut self.phase).await {
             Woken::Due => Ok(()),

@@ -137,7 +137,10 @@ impl Report {
         let mut starts = self.starts.get();
         if starts.admit(now_ms) {
             let Subscription { dag_id, queue, .. } = &self.subscription;
-            tracing::info!(event = events::RUN_STARTED, "RMQ Watcher: started DAG '{dag_id}' run {run} from queue '{queue}'");
+            tracing::info!(
+                event = events::RUN_STARTED,
+                "RMQ Watcher: started DAG '{dag_id}' run {run} from queue '{queue}'"
+            );
         }
         self.starts.set(starts);
     }

@@ -31,8 +31,7 @@ pub struct Deadlines {
 impl Deadlines {
     /// The contract's bounds, or those of the test-only variables of `docs/operations.md`.
     pub fn from_environment() -> Self {
-        let seconds =
-            |name, contract| faults::seconds(name).unwrap_or(Duration::from_secs(contract));
+        let seconds = |name, contract| faults::seconds(name).unwrap_or(Duration::from_secs(contract));
         Self {
             loop_stop: seconds("RMQ_WATCHER_TEST_LOOP_STOP_SECS", 45),
             hard_exit: seconds("RMQ_WATCHER_TEST_HARD_EXIT_SECS", 60),
@@ -75,10 +74,7 @@ extern "C" fn leave_at_once(signal: libc::c_int) {
 
 fn set_timer(after: Duration) {
     let timer = libc::itimerval {
-        it_interval: libc::timeval {
-            tv_sec: 0,
-            tv_usec: 0,
-        },
+        it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 },
         it_value: libc::timeval {
             tv_sec: libc::time_t::try_from(after.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_usec: libc::suseconds_t::from(after.subsec_micros()),

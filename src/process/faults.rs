@@ -111,10 +111,7 @@ impl Fault {
             writeln_to_file("preparing");
             park_for_ever();
         }
-        let settings = LogSettings {
-            level: LogLevel::Info,
-            format: LogFormat::Text,
-        };
+        let settings = LogSettings { level: LogLevel::Info, format: LogFormat::Text };
         telemetry::init(settings, work.log.clone());
         work.started.mark();
         match self {
@@ -139,10 +136,7 @@ impl Fault {
             }
             Self::LogFlood => flood(&mut work).await,
             Self::ChildStatus => {
-                let status = tokio::process::Command::new("/bin/sh")
-                    .args(["-c", "exit 7"])
-                    .status()
-                    .await;
+                let status = tokio::process::Command::new("/bin/sh").args(["-c", "exit 7"]).status().await;
                 tracing::info!("the child ended with {status:?}");
                 stop_of(&mut work).await
             }

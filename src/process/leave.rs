@@ -63,12 +63,7 @@ impl Process {
         self.started.notify("STOPPING=1");
         match wait::for_the_loop(&self.thread, deadlines.loop_stop) {
             Some(LoopEnd::Returned) => {
-                tell(
-                    &self.log,
-                    LogLevel::Info,
-                    events::LOOP_STOPPED,
-                    "RMQ Watcher process: loop stopped",
-                );
+                tell(&self.log, LogLevel::Info, events::LOOP_STOPPED, "RMQ Watcher process: loop stopped");
                 exit::STOPPED
             }
             Some(end) => {
@@ -156,10 +151,7 @@ impl Process {
         let (event, what) = if self.started.is_marked() {
             (events::LOOP_FAILED, "RMQ Watcher loop failed — exiting")
         } else {
-            (
-                events::PROCESS_FAILED,
-                "RMQ Watcher process failed — exiting",
-            )
+            (events::PROCESS_FAILED, "RMQ Watcher process failed — exiting")
         };
         tell(&self.log, LogLevel::Error, event, &format!("{what}: {why}"));
     }

@@ -47,15 +47,12 @@ impl LoopThread {
     {
         let (ended, held_by_thread) = UnixStream::pair()?;
         let (send, end) = mpsc::channel();
-        std::thread::Builder::new()
-            .name("loop".to_owned())
-            .stack_size(STACK_BYTES)
-            .spawn(move || {
-                let how = catch_unwind(AssertUnwindSafe(|| run(work)))
-                    .unwrap_or_else(|panic| LoopEnd::Panicked(message_of(&*panic)));
-                let _ = send.send(how);
-                drop(held_by_thread);
-            })?;
+        std::thread::Builder::new().name("loop".to_owned()).stack_size(STACK_BYTES).spawn(move || {
+            let how = catch_unwind(AssertUnwindSafe(|| run(work)))
+                .unwrap_or_else(|panic| LoopEnd::Panicked(message_of(&*panic)));
+            let _ = send.send(how);
+            drop(held_by_thread);
+        })?;
         Ok(Self { ended, end })
     }
 
@@ -66,9 +63,7 @@ impl LoopThread {
 
     /// How it ended; asked once, after [`LoopThread::readiness`].
     pub(super) fn take_end(&self) -> LoopEnd {
-        self.end
-            .try_recv()
-            .unwrap_or_else(|_| LoopEnd::Failed("the loop thread ended without a word".to_owned()))
+        self.end.try_recv().unwrap_or_else(|_| LoopEnd::Failed("the loop thread ended without a word".to_owned()))
     }
 }
 

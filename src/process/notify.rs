@@ -52,13 +52,9 @@ mod tests {
         let path = directory.path().join("notify");
         let abstract_name = format!("rmq-watcher-test-{}", std::process::id());
         let sockets = [
+            (UnixDatagram::bind(&path).unwrap(), path.to_str().unwrap().to_owned()),
             (
-                UnixDatagram::bind(&path).unwrap(),
-                path.to_str().unwrap().to_owned(),
-            ),
-            (
-                UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&abstract_name).unwrap())
-                    .unwrap(),
+                UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&abstract_name).unwrap()).unwrap(),
                 format!("@{abstract_name}"),
             ),
         ];
@@ -68,12 +64,6 @@ mod tests {
             let count = socket.recv(&mut buffer).unwrap();
             assert_eq!(&buffer[..count], b"READY=1");
         }
-        assert!(
-            Notifier {
-                name: "/nonexistent/x".to_owned()
-            }
-            .send("READY=1")
-            .is_err()
-        );
+        assert!(Notifier { name: "/nonexistent/x".to_owned() }.send("READY=1").is_err());
     }
 }

@@ -7,10 +7,7 @@
 //! Invariant: the signal is armed *before* `getppid` is compared with the PID handed over; the other way round a parent that
 //! dies between the two would never be noticed.
 
-#![expect(
-    unsafe_code,
-    reason = "prctl, pidfd_open and the environment of a process with one thread"
-)]
+#![expect(unsafe_code, reason = "prctl, pidfd_open and the environment of a process with one thread")]
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -70,9 +67,7 @@ impl Refusal {
                  ({pid} was given, and the parent is outside this PID namespace)"
             ),
             Self::Gone(pid) => {
-                format!(
-                    "RMQ Watcher process {own}: the scheduler process {pid} exited before the watcher started"
-                )
+                format!("RMQ Watcher process {own}: the scheduler process {pid} exited before the watcher started")
             }
         }
     }
@@ -94,26 +89,19 @@ impl Parent {
         forget_handed_over();
         let pid = match source {
             ParentSource::Standalone => {
-                return Ok(Self {
-                    pid: None,
-                    pidfd: None,
-                });
+                return Ok(Self { pid: None, pidfd: None });
             }
-            ParentSource::Environment => parse_pid(handed_over.as_deref().unwrap_or_default())
-                .ok_or(Refusal::NoPid(PARENT_PID))?,
-            ParentSource::Argument(text) => {
-                parse_pid(text).ok_or(Refusal::NoPid("--parent-pid"))?
+            ParentSource::Environment => {
+                parse_pid(handed_over.as_deref().unwrap_or_default()).ok_or(Refusal::NoPid(PARENT_PID))?
             }
+            ParentSource::Argument(text) => parse_pid(text).ok_or(Refusal::NoPid("--parent-pid"))?,
         };
         ask_for_death_signal();
         let pidfd = open_pidfd(pid);
         match getppid() {
             0 => Err(Refusal::Outside(pid)),
             // Equal now means that the pidfd, opened before, is our parent's and not that of a successor of its number.
-            now if now == pid => Ok(Self {
-                pid: Some(pid),
-                pidfd,
-            }),
+            now if now == pid => Ok(Self { pid: Some(pid), pidfd }),
             _ => Err(Refusal::Gone(pid)),
         }
     }
@@ -173,14 +161,8 @@ fn ask_for_death_signal() {
     };
     if let Err(errno) = answer {
         let own = std::process::id();
-        let sentence =
-            format!("RMQ Watcher process {own}: prctl(PR_SET_PDEATHSIG) failed: {errno}");
-        raw::stderr_line_if_ready(
-            line::WATCHER,
-            LogLevel::Error,
-            events::PDEATHSIG_REFUSED,
-            &sentence,
-        );
+        let sentence = format!("RMQ Watcher process {own}: prctl(PR_SET_PDEATHSIG) failed: {errno}");
+        raw::stderr_line_if_ready(line::WATCHER, LogLevel::Error, events::PDEATHSIG_REFUSED, &sentence);
     }
 }
 
@@ -203,18 +185,7 @@ mod tests {
     fn pid_is_digits_above_zero_and_within_an_int() {
         assert_eq!(parse_pid("1"), Some(1));
         assert_eq!(parse_pid("2147483647"), Some(i32::MAX));
-        for wrong in [
-            "",
-            "0",
-            "-1",
-            "+1",
-            "abc",
-            "1 ",
-            " 1",
-            "1.0",
-            "2147483648",
-            "99999999999999999999",
-        ] {
+        for wrong in ["", "0", "-1", "+1", "abc", "1 ", " 1", "1.0", "2147483648", "99999999999999999999"] {
             assert_eq!(parse_pid(wrong), None, "{wrong:?}");
         }
     }

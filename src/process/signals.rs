@@ -28,41 +28,13 @@ enum Disposition {
 
 /// Every signal the watcher has an opinion on, and why. SIGALRM is the deadline's: [`deadline::make_sigalrm_fatal`].
 const TABLE: [(Signal, Disposition, &str); 7] = [
-    (
-        Signal::SIGTERM,
-        Disposition::Stop,
-        "inits, service managers and the parent-death signal",
-    ),
-    (
-        Signal::SIGINT,
-        Disposition::Stop,
-        "Ctrl-C in the terminal of the scheduler's group",
-    ),
-    (
-        Signal::SIGHUP,
-        Disposition::Ignore,
-        "dumb-init hands it to the group; meant for the scheduler",
-    ),
-    (
-        Signal::SIGQUIT,
-        Disposition::Ignore,
-        "asks the scheduler for its thread stacks",
-    ),
-    (
-        Signal::SIGUSR1,
-        Disposition::Ignore,
-        "gunicorn's and others' in the group",
-    ),
-    (
-        Signal::SIGUSR2,
-        Disposition::Ignore,
-        "asks the scheduler for its executor dump",
-    ),
-    (
-        Signal::SIGCHLD,
-        Disposition::Default,
-        "an inherited ignore would hide the exit status of scripts",
-    ),
+    (Signal::SIGTERM, Disposition::Stop, "inits, service managers and the parent-death signal"),
+    (Signal::SIGINT, Disposition::Stop, "Ctrl-C in the terminal of the scheduler's group"),
+    (Signal::SIGHUP, Disposition::Ignore, "dumb-init hands it to the group; meant for the scheduler"),
+    (Signal::SIGQUIT, Disposition::Ignore, "asks the scheduler for its thread stacks"),
+    (Signal::SIGUSR1, Disposition::Ignore, "gunicorn's and others' in the group"),
+    (Signal::SIGUSR2, Disposition::Ignore, "asks the scheduler for its executor dump"),
+    (Signal::SIGCHLD, Disposition::Default, "an inherited ignore would hide the exit status of scripts"),
 ];
 
 /// Sets every disposition, leaves exactly the stop signals blocked until [`Stops::listen`].
@@ -112,10 +84,8 @@ impl Stops {
     /// No descriptors left for the socket pair.
     pub(super) fn listen() -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
-        let signals = TABLE
-            .iter()
-            .filter(|(_, disposition, _)| *disposition == Disposition::Stop)
-            .map(|(name, ..)| *name as i32);
+        let signals =
+            TABLE.iter().filter(|(_, disposition, _)| *disposition == Disposition::Stop).map(|(name, ..)| *name as i32);
         let delivery = SignalDelivery::with_pipe(read, write, WithOrigin::default(), signals)?;
         pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
         Ok(Self { delivery })

@@ -36,10 +36,7 @@ pub struct SupervisorOptions {
 impl SupervisorOptions {
     /// With the contract's deadlines.
     pub fn new(parent: ParentSource) -> Self {
-        Self {
-            parent,
-            deadlines: Deadlines::from_environment(),
-        }
+        Self { parent, deadlines: Deadlines::from_environment() }
     }
 }
 
@@ -61,12 +58,7 @@ where
         }
         Err(refused) => {
             deadline::arm_hard_exit(deadlines.hard_exit);
-            raw::stderr_line(
-                line::WATCHER,
-                LogLevel::Error,
-                refused.event,
-                &refused.sentence,
-            );
+            raw::stderr_line(line::WATCHER, LogLevel::Error, refused.event, &refused.sentence);
             refused.code
         }
     };
@@ -104,11 +96,7 @@ where
     let stops = Stops::listen().map_err(|error| failed("listen for signals", &error))?;
     let (phase, phase_seen) = watch::channel(Phase::Running);
     let started = Started::new(parent.pid(), notifier, log.clone());
-    let handed_over = Work {
-        phase: phase_seen,
-        started: started.clone(),
-        log: log.clone(),
-    };
+    let handed_over = Work { phase: phase_seen, started: started.clone(), log: log.clone() };
     let thread = LoopThread::spawn(move || async move {
         match faults::selected() {
             Some(fault) => fault.run(handed_over).await,
@@ -116,14 +104,7 @@ where
         }
     })
     .map_err(|error| failed("start the loop thread", &error))?;
-    Ok(Process {
-        stops,
-        parent,
-        thread,
-        phase,
-        started,
-        log,
-    })
+    Ok(Process { stops, parent, thread, phase, started, log })
 }
 
 fn failed(what: &str, error: &std::io::Error) -> Refused {
@@ -142,21 +123,13 @@ fn say_panics_in_the_log() {
         let sentence = format!(
             "RMQ Watcher: the thread {} panicked at {}: {}",
             thread.name().unwrap_or("without a name"),
-            panic
-                .location()
-                .map(ToString::to_string)
-                .unwrap_or_default(),
+            panic.location().map(ToString::to_string).unwrap_or_default(),
             loop_thread::message_of(panic.payload())
         );
         if telemetry::is_installed() {
             tracing::error!(event = events::THREAD_PANICKED, "{sentence}");
         } else {
-            raw::stderr_line_if_ready(
-                line::WATCHER,
-                LogLevel::Error,
-                events::THREAD_PANICKED,
-                &sentence,
-            );
+            raw::stderr_line_if_ready(line::WATCHER, LogLevel::Error, events::THREAD_PANICKED, &sentence);
         }
     }));
 }

@@ -37,11 +37,7 @@ pub(super) fn for_a_reason(stops: &mut Stops, parent: &Parent, thread: &LoopThre
                 PollFd::new(stops.readiness(), PollFlags::POLLIN),
                 PollFd::new(thread.readiness(), PollFlags::POLLIN),
             ];
-            watched.extend(
-                parent
-                    .exit_readiness()
-                    .map(|fd| PollFd::new(fd, PollFlags::POLLIN)),
-            );
+            watched.extend(parent.exit_readiness().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
             // EINTR is a wake like any other; every source is looked at below.
             let _ = poll(&mut watched, PollTimeout::from(TICK_MS));
             watched.get(2).is_some_and(|fd| fd.any().unwrap_or(false))
@@ -53,8 +49,7 @@ pub(super) fn for_a_reason(stops: &mut Stops, parent: &Parent, thread: &LoopThre
             return take_trailing(stops).unwrap_or(Reason::ParentGone(now));
         }
         if parent_exited {
-            return take_trailing(stops)
-                .unwrap_or_else(|| Reason::ParentGone(super::parent::getppid()));
+            return take_trailing(stops).unwrap_or_else(|| Reason::ParentGone(super::parent::getppid()));
         }
         if is_ready(thread.readiness(), PollTimeout::ZERO) {
             return Reason::LoopEnded(thread.take_end());

@@ -37,15 +37,8 @@ struct Inner {
 
 impl Started {
     pub(super) fn new(scheduler: Option<i32>, notifier: Option<Notifier>, log: LogHandle) -> Self {
-        let inner = Inner {
-            marked: AtomicBool::new(false),
-            scheduler,
-            notifier,
-            log,
-        };
-        Self {
-            inner: Arc::new(inner),
-        }
+        let inner = Inner { marked: AtomicBool::new(false), scheduler, notifier, log };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Preparation is done: logs the start and, stand-alone, tells the service manager. Later calls change nothing.
@@ -62,12 +55,7 @@ impl Started {
                 format!("RMQ Watcher process {own} started on its own, without a scheduler process")
             }
         };
-        tell(
-            &self.inner.log,
-            LogLevel::Info,
-            events::PROCESS_STARTED,
-            &sentence,
-        );
+        tell(&self.inner.log, LogLevel::Info, events::PROCESS_STARTED, &sentence);
         self.notify("READY=1");
     }
 
@@ -77,20 +65,9 @@ impl Started {
 
     /// Stand-alone, tells the service manager; beside a scheduler does nothing.
     pub(super) fn notify(&self, state: &str) {
-        if let Some(Err(error)) = self
-            .inner
-            .notifier
-            .as_ref()
-            .map(|notifier| notifier.send(state))
-        {
-            let sentence =
-                format!("RMQ Watcher process could not tell the service manager {state}: {error}");
-            tell(
-                &self.inner.log,
-                LogLevel::Warn,
-                events::NOTIFY_FAILED,
-                &sentence,
-            );
+        if let Some(Err(error)) = self.inner.notifier.as_ref().map(|notifier| notifier.send(state)) {
+            let sentence = format!("RMQ Watcher process could not tell the service manager {state}: {error}");
+            tell(&self.inner.log, LogLevel::Warn, events::NOTIFY_FAILED, &sentence);
         }
     }
 }
@@ -98,12 +75,7 @@ impl Started {
 /// Logs through the subscriber, or through the same queue in the same shape while there is none yet.
 pub(super) fn tell(log: &LogHandle, level: LogLevel, event: &'static str, message: &str) {
     if !telemetry::is_installed() {
-        log.push(line::text(
-            line::now(),
-            line::WATCHER,
-            level,
-            &format!("{message} event={event}"),
-        ));
+        log.push(line::text(line::now(), line::WATCHER, level, &format!("{message} event={event}")));
         return;
     }
     match level {

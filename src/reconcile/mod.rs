@@ -99,7 +99,8 @@ where
 
     async fn scan(&mut self) -> Option<Declared> {
         let scanned = timeout(SCAN_TIMEOUT, self.declarations.scan()).await;
-        let scanned = scanned.unwrap_or_else(|_| Err(format!("the scan took longer than {} s", SCAN_TIMEOUT.as_secs())));
+        let scanned =
+            scanned.unwrap_or_else(|_| Err(format!("the scan took longer than {} s", SCAN_TIMEOUT.as_secs())));
         self.findings.say(&scanned);
         scanned.ok()
     }

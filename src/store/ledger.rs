@@ -5,7 +5,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row as SqlRow, named_params, 
 use super::{Store, StoreError};
 use crate::domain::ids::{ConnId, Epoch, QueueName, RunId};
 use crate::domain::key::{DeliveryKey, KeyKind};
-use crate::domain::ledger::{self as rules, Arrival, Binding, Outcome, RELEASED, Row, State, state_code, state_from_code};
+use crate::domain::ledger::{
+    self as rules, Arrival, Binding, Outcome, RELEASED, Row, State, state_code, state_from_code,
+};
 use crate::domain::run_id::run_id;
 
 /// A row of the ledger.
@@ -242,13 +244,7 @@ fn insert(
     Ok(RowId(connection.last_insert_rowid()))
 }
 
-fn resume(
-    connection: &Connection,
-    row: RowId,
-    state: Option<&str>,
-    epoch: Epoch,
-    now_ms: i64,
-) -> rusqlite::Result<()> {
+fn resume(connection: &Connection, row: RowId, state: Option<&str>, epoch: Epoch, now_ms: i64) -> rusqlite::Result<()> {
     let sql = "UPDATE ledger SET epoch = ?2, state = coalesce(?3, state), updated_at_ms = max(?4, updated_at_ms + 1) \
                WHERE id = ?1";
     connection.prepare_cached(sql)?.execute(params![row.0, epoch.0, state, now_ms]).map(drop)
@@ -264,9 +260,7 @@ fn take_next_number(connection: &Connection, row: RowId, now_ms: i64) -> rusqlit
         .optional()?;
     let (conn_id, queue, target, kind, key) = found.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     let n: u32 = connection
-        .prepare_cached(
-            "SELECT max(n) + 1 FROM ledger WHERE conn_id = ?1 AND queue = ?2 AND target = ?3 AND key = ?4",
-        )?
+        .prepare_cached("SELECT max(n) + 1 FROM ledger WHERE conn_id = ?1 AND queue = ?2 AND target = ?3 AND key = ?4")?
         .query_row(params![conn_id, queue, target, key], |sql| sql.get(0))?;
     let kind = KeyKind::from_code(&kind).expect("held by a CHECK");
     let run_id = run_id(&QueueName::new(queue), &DeliveryKey::new(kind, key), n);

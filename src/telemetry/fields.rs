@@ -19,20 +19,14 @@ impl Fields {
         if field.name() == "message" {
             self.message = match value {
                 Value::String(text) => text,
-                Value::Null
-                | Value::Bool(_)
-                | Value::Number(_)
-                | Value::Array(_)
-                | Value::Object(_) => value.to_string(),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                    value.to_string()
+                }
             };
             return;
         }
         // A span field may be recorded again: the last value holds.
-        match self
-            .others
-            .iter_mut()
-            .find(|(name, _)| name == field.name())
-        {
+        match self.others.iter_mut().find(|(name, _)| name == field.name()) {
             Some((_, old)) => *old = value,
             None => self.others.push((field.name().to_owned(), value)),
         }
@@ -86,8 +80,5 @@ pub(super) fn push_text(line: &mut String, name: &str, value: &Value) {
 }
 
 fn is_one_word(text: &str) -> bool {
-    !text.is_empty()
-        && !text
-            .chars()
-            .any(|c| c.is_whitespace() || c.is_control() || matches!(c, '"' | '=' | '\\'))
+    !text.is_empty() && !text.chars().any(|c| c.is_whitespace() || c.is_control() || matches!(c, '"' | '=' | '\\'))
 }

@@ -37,21 +37,13 @@ impl LineLayer {
             LogLevel::Debug => LevelFilter::DEBUG,
             LogLevel::Trace => LevelFilter::TRACE,
         };
-        Self {
-            level,
-            format: settings.format,
-            handle,
-        }
+        Self { level, format: settings.format, handle }
     }
 
     fn wants(&self, metadata: &Metadata<'_>) -> bool {
         let target = metadata.target();
         let ours = target == "rmq_watcher" || target.starts_with("rmq_watcher::");
-        let limit = if ours {
-            self.level
-        } else {
-            self.level.min(LevelFilter::WARN)
-        };
+        let limit = if ours { self.level } else { self.level.min(LevelFilter::WARN) };
         *metadata.level() <= limit
     }
 }
@@ -60,10 +52,7 @@ impl<S> Layer<S> for LineLayer
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    fn register_callsite(
-        &self,
-        metadata: &'static Metadata<'static>,
-    ) -> tracing::subscriber::Interest {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> tracing::subscriber::Interest {
         if self.wants(metadata) {
             tracing::subscriber::Interest::always()
         } else {
@@ -110,20 +99,9 @@ where
             }
         }
         let metadata = event.metadata();
-        let who = if metadata.target().starts_with("rmq_watcher") {
-            line::WATCHER
-        } else {
-            metadata.target()
-        };
+        let who = if metadata.target().starts_with("rmq_watcher") { line::WATCHER } else { metadata.target() };
         let level = level_of(*metadata.level());
-        self.handle.push(render(
-            self.format,
-            line::now(),
-            level,
-            who,
-            &fields.message,
-            &fields.others,
-        ));
+        self.handle.push(render(self.format, line::now(), level, who, &fields.message, &fields.others));
     }
 }
 
@@ -163,13 +141,7 @@ pub(super) fn render(
     }
 }
 
-fn json(
-    time: Duration,
-    level: LogLevel,
-    who: &str,
-    message: &str,
-    fields: &[(String, Value)],
-) -> String {
+fn json(time: Duration, level: LogLevel, who: &str, message: &str, fields: &[(String, Value)]) -> String {
     let mut object = Map::new();
     object.insert("timestamp".to_owned(), line::timestamp(time).into());
     object.insert("level".to_owned(), line::level_word(level).into());
@@ -199,10 +171,7 @@ fn json(
         while !message.is_char_boundary(keep) {
             keep -= 1;
         }
-        object.insert(
-            "message".to_owned(),
-            message.get(..keep).unwrap_or_default().into(),
-        );
+        object.insert("message".to_owned(), message.get(..keep).unwrap_or_default().into());
     }
 }
 

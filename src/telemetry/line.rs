@@ -19,9 +19,7 @@ pub const LAUNCHER: &str = "rmq-launcher";
 
 /// The wall clock as time since 1970, UTC.
 pub fn now() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Airflow's own form of a time: `2026-11-30T16:00:00.000+0000`.
@@ -49,11 +47,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let from_march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     (year, month, day)
 }
@@ -118,20 +112,14 @@ mod tests {
             (4_102_444_799, 999, "2099-12-31T23:59:59.999+0000"),
         ];
         for (seconds, millis, expected) in cases {
-            assert_eq!(
-                timestamp(Duration::from_millis(seconds * 1000 + millis)),
-                expected
-            );
+            assert_eq!(timestamp(Duration::from_millis(seconds * 1000 + millis)), expected);
         }
     }
 
     #[test]
     fn line_with_control_characters_stays_one_line() {
         let line = text(Duration::ZERO, WATCHER, LogLevel::Warn, "a\nb\u{1b}[0mc\r");
-        assert_eq!(
-            line,
-            "[1970-01-01T00:00:00.000+0000] {rmq-watcher} WARNING - a\\nb\\u{1b}[0mc\\r\n"
-        );
+        assert_eq!(line, "[1970-01-01T00:00:00.000+0000] {rmq-watcher} WARNING - a\\nb\\u{1b}[0mc\\r\n");
     }
 
     #[test]

@@ -48,9 +48,7 @@ impl LogHandle {
     /// # Errors
     /// The kernel refused a thread.
     pub fn start() -> io::Result<Self> {
-        let handle = Self {
-            shared: Arc::default(),
-        };
+        let handle = Self { shared: Arc::default() };
         let shared = Arc::clone(&handle.shared);
         std::thread::Builder::new()
             .name("log-writer".to_owned())
@@ -73,11 +71,7 @@ impl LogHandle {
             if left.is_zero() {
                 return false;
             }
-            (waiting, _) = self
-                .shared
-                .emptied
-                .wait_timeout(waiting, left)
-                .unwrap_or_else(PoisonError::into_inner);
+            (waiting, _) = self.shared.emptied.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner);
         }
         true
     }
@@ -85,24 +79,18 @@ impl LogHandle {
     /// A handle whose lines stay in its queue, for tests of what is queued.
     #[cfg(test)]
     pub(super) fn without_thread() -> Self {
-        Self {
-            shared: Arc::new(Shared::default()),
-        }
+        Self { shared: Arc::new(Shared::default()) }
     }
 
     /// Everything queued, as text.
     #[cfg(test)]
     pub(super) fn take_lines(&self) -> String {
         let mut waiting = self.shared.lock();
-        std::iter::from_fn(|| waiting.lines.pop())
-            .map(|line| String::from_utf8_lossy(&line).into_owned())
-            .collect()
+        std::iter::from_fn(|| waiting.lines.pop()).map(|line| String::from_utf8_lossy(&line).into_owned()).collect()
     }
 
     pub(super) fn set_format(&self, format: LogFormat) {
-        self.shared
-            .json
-            .store(format == LogFormat::Json, Ordering::Relaxed);
+        self.shared.json.store(format == LogFormat::Json, Ordering::Relaxed);
     }
 }
 
@@ -127,10 +115,7 @@ impl Shared {
             }
             waiting.busy = false;
             self.emptied.notify_all();
-            waiting = self
-                .filled
-                .wait(waiting)
-                .unwrap_or_else(PoisonError::into_inner);
+            waiting = self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         };
         waiting.busy = true;
         drop(waiting);
@@ -148,27 +133,10 @@ impl Shared {
     }
 
     fn loss_line(&self, lost: u64) -> Vec<u8> {
-        let message = format!(
-            "RMQ Watcher log: {lost} lines were lost because standard output did not take them"
-        );
-        let fields = [
-            ("event".to_owned(), events::LOG_DROPPED.into()),
-            ("lines".to_owned(), lost.into()),
-        ];
-        let format = if self.json.load(Ordering::Relaxed) {
-            LogFormat::Json
-        } else {
-            LogFormat::Text
-        };
-        layer::render(
-            format,
-            line::now(),
-            LogLevel::Warn,
-            line::WATCHER,
-            &message,
-            &fields,
-        )
-        .into_bytes()
+        let message = format!("RMQ Watcher log: {lost} lines were lost because standard output did not take them");
+        let fields = [("event".to_owned(), events::LOG_DROPPED.into()), ("lines".to_owned(), lost.into())];
+        let format = if self.json.load(Ordering::Relaxed) { LogFormat::Json } else { LogFormat::Text };
+        layer::render(format, line::now(), LogLevel::Warn, line::WATCHER, &message, &fields).into_bytes()
     }
 }
 
@@ -232,10 +200,7 @@ mod tests {
     use std::cell::RefCell;
 
     /// Runs `lines` through a sink that answers each write by `answer(number of the write, bytes)`.
-    fn written(
-        lines: &[&str],
-        mut answer: impl FnMut(usize, &[u8]) -> io::Result<usize>,
-    ) -> (String, u64) {
+    fn written(lines: &[&str], mut answer: impl FnMut(usize, &[u8]) -> io::Result<usize>) -> (String, u64) {
         let shared = Shared::default();
         let out = RefCell::new(Vec::new());
         let mut calls = 0;
@@ -268,9 +233,7 @@ mod tests {
 
     #[test]
     fn sink_that_stays_broken_keeps_counting() {
-        let (out, lost) = written(&["a\n", "b\n", "c\n"], |_, _| {
-            Err(io::ErrorKind::StorageFull.into())
-        });
+        let (out, lost) = written(&["a\n", "b\n", "c\n"], |_, _| Err(io::ErrorKind::StorageFull.into()));
         assert_eq!((out.as_str(), lost), ("", 3));
     }
 
@@ -289,10 +252,7 @@ mod tests {
         });
         assert_eq!(lost, 0);
         assert!(out.starts_with("hel\n["), "{out}");
-        assert!(
-            out.ends_with("]\nworld\n") || out.ends_with("\nworld\n"),
-            "{out}"
-        );
+        assert!(out.ends_with("]\nworld\n") || out.ends_with("\nworld\n"), "{out}");
     }
 
     #[test]

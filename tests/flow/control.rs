@@ -50,7 +50,8 @@ async fn with_flow(world: &World, scans: Scripted, can_start: bool, check: impl 
 fn what_is_declared_is_served_and_a_failed_scan_changes_nothing() {
     run(async {
         let world = World::new();
-        let scans = scripted([Err("the folder is gone".into()), declared(&[("dag", "orders")]), Err("gone again".into())]);
+        let scans =
+            scripted([Err("the folder is gone".into()), declared(&[("dag", "orders")]), Err("gone again".into())]);
         with_flow(&world, scans.clone(), true, async |world| {
             world.broker.publish(Some("m1"), "x");
             world.until_drained().await;

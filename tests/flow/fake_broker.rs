@@ -48,7 +48,8 @@ impl FakeBroker {
     }
 
     pub(crate) fn publish(&self, id: Option<&str>, body: &'static str) {
-        let message = Message { id: id.map(str::to_owned), body: Bytes::from_static(body.as_bytes()), redelivered: false };
+        let message =
+            Message { id: id.map(str::to_owned), body: Bytes::from_static(body.as_bytes()), redelivered: false };
         self.0.state.borrow_mut().ready.push_back(message);
         self.0.changed.notify_waiters();
     }

@@ -45,8 +45,7 @@ fn pauses_grow_to_a_minute_and_airflows_own_wish_counts() {
         let world = World::new();
         world.airflow.script((0..8).map(|_| Turn::Answer(unavailable())));
         let wish = Some(Duration::from_secs(300));
-        let asked =
-            TriggerAnswer::Unavailable { reason: "429".into(), retry_after: wish, server_error: false };
+        let asked = TriggerAnswer::Unavailable { reason: "429".into(), retry_after: wish, server_error: false };
         world.airflow.script([Turn::Answer(asked)]);
         let start = Instant::now();
         world.start();

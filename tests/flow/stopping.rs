@@ -25,7 +25,11 @@ fn answers_under_way_are_settled_and_nothing_new_is_started() {
         assert_eq!(world.broker.verbs(), [(Some("a".into()), Verb::Ack)]);
         assert_eq!((world.airflow.triggers().len(), world.broker.ready()), (1, 2));
         assert_eq!(world.status(), "disconnected: ");
-        assert_eq!(world.sql("SELECT state FROM ledger WHERE key = 'a'"), "settled", "confirmed before the channel went");
+        assert_eq!(
+            world.sql("SELECT state FROM ledger WHERE key = 'a'"),
+            "settled",
+            "confirmed before the channel went"
+        );
     });
 }
 

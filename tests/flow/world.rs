@@ -5,11 +5,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use rusqlite::OptionalExtension as _;
 use rmq_watcher::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
 use rmq_watcher::domain::shutdown::Phase;
 use rmq_watcher::pipeline::{self, Context, Identity, Limits, Subscription};
 use rmq_watcher::store::open::open_inline;
+use rusqlite::OptionalExtension as _;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::{Instant, timeout};

@@ -13,10 +13,7 @@ fn short(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn long(bytes: &[u8]) -> Vec<u8> {
-    let mut out = u32::try_from(bytes.len())
-        .expect("long")
-        .to_be_bytes()
-        .to_vec();
+    let mut out = u32::try_from(bytes.len()).expect("long").to_be_bytes().to_vec();
     out.extend(bytes);
     out
 }
@@ -91,10 +88,7 @@ fn invalid_short_strings_become_text_and_the_stream_goes_on() {
 #[test]
 fn a_short_string_that_grows_is_cut_at_a_character() {
     let out = pass_through(&header(TYPE_FLAG, &short(&[0xff; 255])), 1000);
-    assert_eq!(
-        out,
-        header(TYPE_FLAG, &short("\u{fffd}".repeat(85).as_bytes()))
-    );
+    assert_eq!(out, header(TYPE_FLAG, &short("\u{fffd}".repeat(85).as_bytes())));
 }
 
 #[test]
@@ -157,10 +151,7 @@ fn what_is_not_amqp_passes() {
 #[test]
 fn malformed_frames_pass_as_they_are() {
     let lying = header(HEADERS_FLAG, &[0xff, 0xff, 0xff, 0xff, 1, 2, 3]);
-    let unknown_type = header(
-        HEADERS_FLAG,
-        &long(&[short(b"\xff"), b"?".to_vec()].concat()),
-    );
+    let unknown_type = header(HEADERS_FLAG, &long(&[short(b"\xff"), b"?".to_vec()].concat()));
     for stream in [lying, unknown_type] {
         assert_eq!(pass_through(&stream, 1000), stream);
     }

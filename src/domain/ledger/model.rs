@@ -139,7 +139,9 @@ impl World {
         let watcher = &self.watchers[w];
         let is_open = |row: &Row| row.state == State::VerbSent;
         let unnoted = watcher.flights.iter().filter(|flight| flight.stage == Stage::Delivered);
-        unnoted.map(|flight| self.keys[flight.message]).any(|key| watcher.rows.get(&key).is_some_and(|r| r.iter().any(is_open)))
+        unnoted
+            .map(|flight| self.keys[flight.message])
+            .any(|key| watcher.rows.get(&key).is_some_and(|r| r.iter().any(is_open)))
     }
 
     fn kill_broker(&self, brings_back: bool) -> World {

@@ -55,10 +55,7 @@ fn json_line_too_long_stays_valid_and_keeps_the_event() {
             LogLevel::Info,
             line::WATCHER,
             &message,
-            &[
-                field("event", "thing.happened"),
-                field("long", "y".repeat(9000)),
-            ],
+            &[field("event", "thing.happened"), field("long", "y".repeat(9000))],
         );
         assert!(line.len() <= MAX_LINE_BYTES, "{}", line.len());
         let value: Value = serde_json::from_str(&line).unwrap();
@@ -79,10 +76,7 @@ fn layer_writes_span_fields_after_the_event_s_own() {
         tracing::debug!("not written");
     });
     let text = out();
-    assert!(
-        text.ends_with("{rmq-watcher} INFO - started event=run.started run.id=r1 late=7\n"),
-        "{text}"
-    );
+    assert!(text.ends_with("{rmq-watcher} INFO - started event=run.started run.id=r1 late=7\n"), "{text}");
 }
 
 #[test]
@@ -98,22 +92,14 @@ fn layer_writes_other_crates_from_warning_on() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2, "{text}");
     assert!(lines[0].ends_with("{rmq-watcher} TRACE - ours"), "{text}");
-    assert!(
-        lines[1].ends_with("{lapin::channel} WARNING - trouble"),
-        "{text}"
-    );
+    assert!(lines[1].ends_with("{lapin::channel} WARNING - trouble"), "{text}");
 }
 
 /// A subscriber whose lines stay in the queue of a handle without a writer thread, and a way to read them.
 fn layer_into_memory(level: LogLevel) -> (impl Subscriber + Send + Sync, impl Fn() -> String) {
     use tracing_subscriber::layer::SubscriberExt;
     let handle = LogHandle::without_thread();
-    let settings = LogSettings {
-        level,
-        format: LogFormat::Text,
-    };
+    let settings = LogSettings { level, format: LogFormat::Text };
     let layer = LineLayer::new(settings, handle.clone());
-    (tracing_subscriber::registry().with(layer), move || {
-        handle.take_lines()
-    })
+    (tracing_subscriber::registry().with(layer), move || handle.take_lines())
 }

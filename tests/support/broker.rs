@@ -1,0 +1,320 @@
+//! Real RabbitMQ: a virtual host of one's own on a shared node, or a whole node of one's own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+
+use super::http::{self, Answer};
+use super::publish::{self, Message};
+use super::wait::eventually;
+
+/// Management figures lag behind by up to 5 s.
+const STATISTICS_LAG: Duration = Duration::from_secs(30);
+
+/// Which RabbitMQ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokerVersion {
+    /// 3.10, Debian 12's package.
+    V3,
+    /// 4.0, from Debian 13.
+    V4,
+}
+
+impl BrokerVersion {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::V3, Self::V4];
+
+    /// Both in the long round, else one of them, by the seed.
+    pub fn for_this_round() -> Vec<Self> {
+        if super::long_round() {
+            return Self::ALL.to_vec();
+        }
+        vec![Self::ALL[usize::from(super::seed() % 2 == 1)]]
+    }
+
+    fn digit(self) -> &'static str {
+        match self {
+            Self::V3 => "3",
+            Self::V4 => "4",
+        }
+    }
+}
+
+/// The type of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueKind {
+    /// `x-queue-type: classic`, durable.
+    Classic,
+    /// `x-queue-type: quorum`, durable.
+    Quorum,
+}
+
+/// A virtual host to use, on a node that is shared or one's own.
+pub struct Broker {
+    version: BrokerVersion,
+    node: PathBuf,
+    own: bool,
+    vhost: String,
+    host_port: String,
+    management: String,
+}
+
+impl Broker {
+    /// A fresh virtual host on the node that all tests share; deleted on drop. Never stop, pause or re-configure the node.
+    ///
+    /// # Panics
+    /// If `tests/env` has not started the node.
+    pub fn shared(version: BrokerVersion) -> Self {
+        let node = super::provided(&format!("RMQ_TEST_NODE{}", version.digit()));
+        let mut broker = Self::from_node(version, PathBuf::from(node), false);
+        broker.vhost = format!("t{:x}-{:x}", std::process::id(), fastrand::u32(..));
+        broker.expect_ok("PUT", &format!("vhosts/{}", broker.vhost), None);
+        let all = json!({"configure": ".*", "write": ".*", "read": ".*"});
+        broker.expect_ok("PUT", &format!("permissions/{}/guest", broker.vhost), Some(&all));
+        broker
+    }
+
+    /// A node of one's own, for tests that stop, freeze or re-configure it; takes about 6 s. `conf` are lines of
+    /// `rabbitmq.conf`. It is killed and its folder removed on drop, or when this process dies.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn own(version: BrokerVersion, conf: &[&str]) -> Self {
+        let name = format!("rmq-node-{:x}-{:x}", std::process::id(), fastrand::u32(..));
+        let node = std::env::temp_dir().join(name);
+        let me = std::process::id().to_string();
+        let mut args = vec!["--version", version.digit(), "--with-pid", &me];
+        for line in conf {
+            args.extend(["--conf", line]);
+        }
+        node_script("start", &node, &args);
+        Self::from_node(version, node, true)
+    }
+
+    fn from_node(version: BrokerVersion, node: PathBuf, own: bool) -> Self {
+        let facts = std::fs::read(node.join("node.json")).expect("the node's folder");
+        let facts: Value = serde_json::from_slice(&facts).unwrap();
+        let port = |name: &str| facts[name].as_u64().expect("a port");
+        Self {
+            version,
+            own,
+            vhost: facts["vhost"].as_str().unwrap().to_owned(),
+            host_port: format!("127.0.0.1:{}", port("amqp_port")),
+            management: format!("http://127.0.0.1:{}", port("mgmt_port")),
+            node,
+        }
+    }
+
+    /// The AMQP URL with the right password.
+    pub fn url(&self) -> String {
+        self.url_as("guest", "guest")
+    }
+
+    /// The AMQP URL for a user and a password; both are escaped.
+    pub fn url_as(&self, user: &str, password: &str) -> String {
+        let (user, password) = (escape(user), escape(password));
+        format!("amqp://{user}:{password}@{}/{}", self.host_port, escape(&self.vhost))
+    }
+
+    /// `127.0.0.1:PORT` of AMQP, for a proxy.
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.host_port.parse().unwrap()
+    }
+
+    /// The virtual host.
+    pub fn vhost(&self) -> &str {
+        &self.vhost
+    }
+
+    /// Which RabbitMQ this is.
+    pub fn version(&self) -> BrokerVersion {
+        self.version
+    }
+
+    /// The node's folder, with its logs in `log/`.
+    pub fn folder(&self) -> &Path {
+        &self.node
+    }
+
+    // --- the node: own only -----------------------------------------------------------------------------------------------
+
+    /// SIGKILL; data are kept for [`Broker::start`].
+    pub fn kill(&self) {
+        self.node_verb("kill");
+    }
+
+    /// An orderly stop, about 7 s.
+    pub fn stop(&self) {
+        self.node_verb("stop");
+    }
+
+    /// Starts the node again after [`Broker::kill`] or [`Broker::stop`], on the same ports.
+    pub fn start(&self) {
+        assert!(self.own, "a shared node is never started by a test");
+        let me = std::process::id().to_string();
+        node_script("start", &self.node, &["--with-pid", &me]);
+    }
+
+    /// SIGSTOP: the peer stays connected and silent.
+    pub fn pause(&self) {
+        self.node_verb("pause");
+    }
+
+    /// SIGCONT.
+    pub fn resume(&self) {
+        self.node_verb("resume");
+    }
+
+    /// Runs `rabbitmqctl` (0.5 s; where the management API can do it, that is 100 times quicker) and returns what it prints.
+    pub fn ctl(&self, args: &[&str]) -> String {
+        node_script("ctl", &self.node, args)
+    }
+
+    fn node_verb(&self, verb: &str) {
+        assert!(self.own, "a shared node is never disturbed by a test");
+        node_script(verb, &self.node, &[]);
+    }
+
+    // --- the management API -------------------------------------------------------------------------------------------------
+
+    /// One request to the management API; `path` follows `/api/`.
+    pub fn management(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        let login = http::basic("guest", "guest");
+        let path = format!("/api/{path}");
+        http::request(method, &self.management, &path, Some(&login), body).expect("the management API answers")
+    }
+
+    fn expect_ok(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        let answer = self.management(method, path, body);
+        let ok = (200..300).contains(&answer.status);
+        assert!(ok, "{method} {path}: {} {}", answer.status, answer.text());
+        answer
+    }
+
+    /// The management API's path of a thing of this virtual host, such as `("queues", "orders")`.
+    fn path(&self, kind: &str, name: &str) -> String {
+        format!("{kind}/{}/{}", escape(&self.vhost), escape(name))
+    }
+
+    /// Declares a durable queue. `arguments` is an object such as `json!({"x-delivery-limit": 3})`, or `Null`.
+    pub fn declare(&self, queue: &str, kind: QueueKind, arguments: Value) {
+        let mut arguments = arguments.as_object().cloned().unwrap_or_default();
+        let kind = match kind {
+            QueueKind::Classic => "classic",
+            QueueKind::Quorum => "quorum",
+        };
+        arguments.insert("x-queue-type".to_owned(), kind.into());
+        let body = json!({"durable": true, "arguments": arguments});
+        self.expect_ok("PUT", &self.path("queues", queue), Some(&body));
+    }
+
+    /// Declares a durable exchange of a type (`direct`, `topic`, `headers`, `fanout`).
+    pub fn declare_exchange(&self, exchange: &str, kind: &str) {
+        let body = json!({"type": kind, "durable": true});
+        self.expect_ok("PUT", &self.path("exchanges", exchange), Some(&body));
+    }
+
+    /// Binds a queue to an exchange.
+    pub fn bind(&self, exchange: &str, queue: &str, routing_key: &str) {
+        let path = format!("bindings/{}/e/{}/q/{}", escape(&self.vhost), escape(exchange), escape(queue));
+        self.expect_ok("POST", &path, Some(&json!({"routing_key": routing_key})));
+    }
+
+    /// Deletes a queue under whoever consumes it.
+    pub fn delete_queue(&self, queue: &str) {
+        self.expect_ok("DELETE", &self.path("queues", queue), None);
+    }
+
+    /// Adds a user with a password and the given permissions on this virtual host; removed with the node only.
+    pub fn add_user(&self, user: &str, password: &str, configure: &str, write: &str, read: &str) {
+        let body = json!({"password": password, "tags": ""});
+        self.expect_ok("PUT", &format!("users/{}", escape(user)), Some(&body));
+        let rights = json!({"configure": configure, "write": write, "read": read});
+        let path = format!("permissions/{}/{}", escape(&self.vhost), escape(user));
+        self.expect_ok("PUT", &path, Some(&rights));
+    }
+
+    /// Publishes messages in order and waits until the broker has them.
+    pub fn publish(&self, messages: &[Message]) {
+        publish::publish(&self.url(), messages);
+    }
+
+    /// What the management API knows of a queue; up to 5 s old.
+    pub fn queue(&self, queue: &str) -> Value {
+        self.expect_ok("GET", &self.path("queues", queue), None).json()
+    }
+
+    /// Messages ready in a queue, exact and now (a passive declare).
+    pub fn ready(&self, queue: &str) -> u32 {
+        publish::passive(&self.url(), queue).0
+    }
+
+    /// Consumers of a queue, exact and now (a passive declare).
+    pub fn consumers(&self, queue: &str) -> u32 {
+        publish::passive(&self.url(), queue).1
+    }
+
+    /// Waits until the management API reports exactly so many ready and unacknowledged messages.
+    #[track_caller]
+    pub fn wait_counts(&self, queue: &str, ready: u64, unacked: u64) {
+        let what = format!("{queue} has {ready} ready and {unacked} unacknowledged messages");
+        eventually(STATISTICS_LAG, &what, || {
+            let now = self.queue(queue);
+            now["messages_ready"] == ready && now["messages_unacknowledged"] == unacked
+        });
+    }
+
+    /// Takes up to `count` messages off a queue and returns them as the management API shows them
+    /// (`payload`, `payload_encoding`, `properties`, `routing_key`, `redelivered`).
+    pub fn take(&self, queue: &str, count: u32) -> Vec<Value> {
+        let body = json!({"count": count, "ackmode": "ack_requeue_false", "encoding": "auto"});
+        let path = format!("{}/get", self.path("queues", queue));
+        let answer = self.expect_ok("POST", &path, Some(&body)).json();
+        answer.as_array().cloned().unwrap_or_default()
+    }
+
+    /// Closes every connection of this virtual host, as an operator would; returns how many.
+    pub fn close_connections(&self) -> usize {
+        let path = format!("vhosts/{}/connections", escape(&self.vhost));
+        let connections = self.expect_ok("GET", &path, None).json();
+        let names: Vec<_> =
+            connections.as_array().into_iter().flatten().filter_map(|connection| connection["name"].as_str()).collect();
+        for name in &names {
+            self.management("DELETE", &format!("connections/{}", escape(name)), None);
+        }
+        names.len()
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        if self.own {
+            let done = script().arg("kill").arg(&self.node).arg("--purge").status();
+            drop(done); // What a failed kill leaves, the node's own watch ends.
+        } else {
+            let login = http::basic("guest", "guest");
+            let path = format!("/api/vhosts/{}", self.vhost);
+            let done = http::request("DELETE", &self.management, &path, Some(&login), None);
+            drop(done); // The node itself goes with the run.
+        }
+    }
+}
+
+fn escape(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+fn script() -> Command {
+    Command::new(super::provided("RMQ_TEST_NODE_SCRIPT"))
+}
+
+/// Runs one verb of `tests/servers/rabbitmq-node`.
+#[track_caller]
+fn node_script(verb: &str, node: &Path, args: &[&str]) -> String {
+    let done = script().arg(verb).arg(node).args(args).output().unwrap();
+    assert!(done.status.success(), "rabbitmq-node {verb}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
