@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, TypeVar, cast
 
 from airflow_rmq_watcher import _arguments
 
@@ -111,12 +111,14 @@ def rmq_trigger(
     return decorate
 
 
-def _checked(factory: Any, exchange: str | None) -> Any:
+def _checked(factory: _Target, exchange: str | None) -> _Target:
     """The factory, with a look at what each call returns."""
 
-    @functools.wraps(factory)
+    call: Any = factory
+
+    @functools.wraps(call)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        dag = factory(*args, **kwargs)
+        dag = call(*args, **kwargs)
         if not _is_dag(dag):
             raise TypeError(
                 f"{_name(factory)!r} under @rmq_trigger returned {type(dag).__name__!r} and not a DAG: {_ORDER_HINT}."
@@ -127,7 +129,7 @@ def _checked(factory: Any, exchange: str | None) -> Any:
         _mark(dag, exchange)
         return dag
 
-    return checked
+    return cast(_Target, checked)
 
 
 def _mark(dag: Any, exchange: str | None) -> None:
