@@ -7,12 +7,14 @@ use lapin::message::Delivery;
 use lapin::protocol::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
+use super::stash::Stash;
 use crate::domain::envelope::{Envelope, Field, Properties, Table};
 use crate::domain::ids::DeliveryTag;
 use crate::ports::AttachOrder;
 
 /// The envelope of a delivery that came over the consumer of `order`.
-pub(super) fn envelope(order: &AttachOrder, delivery: Delivery) -> Envelope {
+pub(super) fn envelope(order: &AttachOrder, delivery: Delivery, stash: &Stash) -> Envelope {
+    let headers = delivery.properties.headers().as_ref().map(table);
     Envelope {
         conn_id: order.conn_id.clone(),
         queue: order.queue.clone(),
@@ -22,12 +24,7 @@ pub(super) fn envelope(order: &AttachOrder, delivery: Delivery) -> Envelope {
         exchange: delivery.exchange.into(),
         routing_key: delivery.routing_key.into(),
         properties: properties(&delivery.properties),
-        headers: delivery
-            .properties
-            .headers()
-            .as_ref()
-            .map(table)
-            .unwrap_or_default(),
+        headers: headers.map(|h| stash.redeem(h)).unwrap_or_default(),
         body: Bytes::from(delivery.data),
     }
 }

@@ -14,36 +14,30 @@ use tokio::time::timeout;
 
 use super::link::Link;
 use crate::domain::ids::{DeliveryTag, Epoch, QueueName};
-use crate::ports::{Settled, Settler, Verb};
+use crate::ports::{AttachOrder, Settled, Settler, Verb};
 
 /// Log event: a delivery was settled a second time; nothing was sent.
 pub const SETTLED_TWICE: &str = "delivery.settled_twice";
 
-/// One life of one channel, shared by its consumer and all that settle on it.
+/// One life of one channel, shared by its consumer and all that settle on it. Closed when the last of them is gone, also
+/// when attaching was given up half-way.
 pub(super) struct ChannelLife {
-    // Before the link: the channel's own goodbye needs the connection.
     pub(super) channel: Channel,
     pub(super) link: Rc<Link>,
-    pub(super) queue: QueueName,
-    pub(super) epoch: Epoch,
-    pub(super) prefetch: u16,
+    queue: QueueName,
+    epoch: Epoch,
+    prefetch: u16,
     unsettled: RefCell<HashSet<DeliveryTag>>,
 }
 
 impl ChannelLife {
-    pub(super) fn new(
-        channel: Channel,
-        link: Rc<Link>,
-        queue: QueueName,
-        epoch: Epoch,
-        prefetch: u16,
-    ) -> Self {
+    pub(super) fn new(channel: Channel, link: Rc<Link>, order: &AttachOrder) -> Self {
         Self {
             channel,
             link,
-            queue,
-            epoch,
-            prefetch,
+            queue: order.queue.clone(),
+            epoch: order.epoch,
+            prefetch: order.prefetch,
             unsettled: RefCell::new(HashSet::new()),
         }
     }
@@ -78,6 +72,12 @@ impl ChannelLife {
                 self.channel.basic_nack(tag.0, options).await
             }
         }
+    }
+}
+
+impl Drop for ChannelLife {
+    fn drop(&mut self) {
+        self.link.close_channel(&self.channel);
     }
 }
 

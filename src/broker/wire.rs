@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use super::repair::Repairer;
+use super::stash::Stash;
 
 /// Kept for the repaired bytes that lapin has not taken yet; more is given back after a burst.
 const KEPT_CAPACITY: usize = 64 * 1024;
@@ -35,11 +36,11 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// `frame_max` is the frame size that lapin will ask for.
-    pub(super) fn new(io: Io, frame_max: u32) -> Self {
+    /// `frame_max` is the frame size that lapin will ask for; headers that need more go into the stash.
+    pub(super) fn new(io: Io, frame_max: u32, stash: Stash) -> Self {
         Self {
             io,
-            repairer: Repairer::new(frame_max),
+            repairer: Repairer::new(frame_max, stash),
             ready: Vec::new(),
             taken: 0,
             first: FirstByte::default(),

@@ -42,7 +42,6 @@ fn call(args: &[&str]) -> String {
 
 /// A running node.
 pub(crate) struct Node {
-    pub(crate) version: u8,
     dir: PathBuf,
     pub(crate) port: u16,
     mgmt_port: u16,
@@ -59,7 +58,7 @@ impl Node {
         });
         let dir = PathBuf::from(dir);
         let printed = call(&["env", dir.to_str().unwrap()]);
-        Self::from_printed(version, dir, &printed, None)
+        Self::from_printed(dir, &printed, None)
     }
 
     /// A node of the test's own, killed and removed at its end.
@@ -99,15 +98,10 @@ impl Node {
             args.extend(["--conf", line]);
         }
         let printed = call(&args);
-        Self::from_printed(version, dir.clone(), &printed, Some(home))
+        Self::from_printed(dir.clone(), &printed, Some(home))
     }
 
-    fn from_printed(
-        version: u8,
-        dir: PathBuf,
-        printed: &str,
-        own: Option<tempfile::TempDir>,
-    ) -> Self {
+    fn from_printed(dir: PathBuf, printed: &str, own: Option<tempfile::TempDir>) -> Self {
         let value = |name: &str| {
             printed
                 .lines()
@@ -123,7 +117,6 @@ impl Node {
             .unwrap();
         let port_of = |text: &str| text.rsplit_once(':').unwrap().1.parse().unwrap();
         Self {
-            version,
             dir,
             port: port_of(authority),
             mgmt_port: port_of(value("MANAGEMENT_URL").trim_end_matches('/')),
@@ -200,13 +193,15 @@ impl Node {
         (status, serde_json::from_str(body).unwrap_or_default())
     }
 
-    /// The connections whose client-given name ends in the connection id, by their broker-given names.
-    pub(crate) fn connection_pids(&self) -> Vec<String> {
-        self.ctl(&["list_connections", "pid", "client_properties"])
+    /// Closes the watcher's connection of this id, as an operator would.
+    pub(crate) fn close_connection(&self, conn_id: &str, reason: &str) {
+        let list = self.ctl(&["list_connections", "pid", "client_properties"]);
+        let line = list
             .lines()
-            .filter(|l| l.contains("rmq_watcher."))
-            .map(|l| l.split('\t').next().unwrap().to_owned())
-            .collect()
+            .find(|l| l.contains("rmq_watcher.") && l.contains(conn_id))
+            .unwrap_or_else(|| panic!("no connection of {conn_id} in {list}"));
+        let pid = line.split('\t').next().unwrap();
+        self.ctl(&["close_connection", pid, reason]);
     }
 }
 

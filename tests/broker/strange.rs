@@ -225,11 +225,26 @@ fn real_headers_larger_than_our_frames_arrive() {
     run(async {
         for version in versions(3) {
             let node = Node::shared(version);
+            let client = Client::open(&node).await;
+            let queue = client.queue("quorum", &[]).await;
             let long = vec![b'h'; 100_000];
-            let value = [b"S".to_vec(), raw::long(&long)].concat();
-            let table = [raw::short(b"big"), value].concat();
-            let strange = both_come(&node, raw::HEADERS, &raw::long(&table)).await;
-            assert_eq!(strange.headers["big"], Field::Text(long));
+            let mut headers = FieldTable::default();
+            headers.insert("big".into(), AMQPValue::LongString(long.clone().into()));
+            for (key, value, _) in every_type() {
+                headers.insert(key.into(), value);
+            }
+            let properties = BasicProperties::default()
+                .with_headers(headers)
+                .with_message_id("m".into());
+            client.publish(&queue, properties, b"body").await;
+            let envelope = taken(&node, &queue).await;
+            assert_eq!(envelope.headers.len(), every_type().len() + 1);
+            assert_eq!(envelope.headers["big"], Field::Text(long));
+            for (key, _, field) in every_type() {
+                assert_eq!(envelope.headers[key], field, "{key}");
+            }
+            assert_eq!(envelope.properties.message_id.as_deref(), Some("m"));
+            assert_eq!(&envelope.body[..], b"body");
         }
     });
 }
