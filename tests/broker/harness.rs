@@ -260,5 +260,10 @@ pub(crate) fn footprint() -> Footprint {
 
 /// Waits until the footprint is what it was.
 pub(crate) async fn no_growth(before: Footprint) {
-    eventually(10, &format!("back to {before:?}"), || footprint() == before).await;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while footprint() != before {
+        let now = footprint();
+        assert!(Instant::now() < deadline, "{before:?} has become {now:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
