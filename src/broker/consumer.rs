@@ -1,7 +1,6 @@
 //! One consumer on a channel of its own: attach, deliveries in order, cancel, close.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
@@ -10,16 +9,13 @@ use tokio::time::timeout;
 
 use super::convert;
 use super::fault;
-use super::link::Link;
+use super::link::{Link, close_channel};
 use super::settle::{ChannelLife, LapinSettler};
 use crate::domain::envelope::Envelope;
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::ports::{AttachOrder, Consumer};
 
 const DOING: &str = "consume from";
-
-/// Bound of closing a channel; what is unsettled goes back with it, or with the connection later.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A consumer that the broker has confirmed.
 pub struct LapinConsumer {
@@ -32,7 +28,10 @@ pub struct LapinConsumer {
 }
 
 /// Channel → qos → consume, all within one rpc timeout.
-pub(super) async fn attach(link: Rc<Link>, order: AttachOrder) -> Result<LapinConsumer, BrokerFault> {
+pub(super) async fn attach(
+    link: Rc<Link>,
+    order: AttachOrder,
+) -> Result<LapinConsumer, BrokerFault> {
     let too_long = |what: &str| {
         let text = format!(
             "{DOING} queue {:?} over {}: {what} is longer than 255 bytes; shorten it",
@@ -41,22 +40,40 @@ pub(super) async fn attach(link: Rc<Link>, order: AttachOrder) -> Result<LapinCo
         );
         fault::fault(BrokerFaultKind::PreconditionFailed, text)
     };
-    let queue = ShortString::try_new(order.queue.as_str()).map_err(|_| too_long("the queue's name"))?;
+    let queue =
+        ShortString::try_new(order.queue.as_str()).map_err(|_| too_long("the queue's name"))?;
     let tag = ShortString::try_new(order.tag.as_str()).map_err(|_| too_long("the consumer tag"))?;
     let calls = async {
         let channel = link.connection().create_channel().await?;
-        channel.basic_qos(order.prefetch, BasicQosOptions::default()).await?;
-        let stream = channel.basic_consume(queue, tag, BasicConsumeOptions::default(), FieldTable::default()).await?;
-        Ok::<_, lapin::Error>((channel, stream))
+        // From here on whatever happens closes the channel.
+        let life = ChannelLife::new(channel, Rc::clone(&link), &order);
+        life.channel
+            .basic_qos(order.prefetch, BasicQosOptions::default())
+            .await?;
+        let options = BasicConsumeOptions::default();
+        let stream = life
+            .channel
+            .basic_consume(queue, tag, options, FieldTable::default())
+            .await?;
+        Ok::<_, lapin::Error>((life, stream))
     };
-    let (channel, stream) = match timeout(link.rpc_timeout, calls).await {
-        Ok(outcome) => outcome.map_err(|e| fault::channel(link.place(), DOING, &order.queue, &e))?,
-        Err(_) => {
-            return Err(fault::call_timed_out(link.place(), DOING, &order.queue, link.rpc_timeout));
-        }
-    };
-    let life = ChannelLife::new(channel, link, order.queue.clone(), order.epoch, order.prefetch);
-    Ok(LapinConsumer { stream, life: Rc::new(life), order, cancelled: false, ended: None })
+    let place = link.place();
+    match timeout(link.rpc_timeout, calls).await {
+        Ok(Ok((life, stream))) => Ok(LapinConsumer {
+            stream,
+            life: Rc::new(life),
+            order,
+            cancelled: false,
+            ended: None,
+        }),
+        Ok(Err(error)) => Err(fault::channel(place, DOING, &order.queue, &error)),
+        Err(_) => Err(fault::call_timed_out(
+            place,
+            DOING,
+            &order.queue,
+            link.rpc_timeout,
+        )),
+    }
 }
 
 impl Consumer for LapinConsumer {
@@ -71,7 +88,7 @@ impl Consumer for LapinConsumer {
         let place = self.life.link.place();
         let fault = match self.stream.next().await {
             Some(Ok(delivery)) => {
-                let envelope = convert::envelope(&self.order, delivery);
+                let envelope = convert::envelope(&self.order, delivery, self.life.link.stash());
                 self.life.handed_out(envelope.tag);
                 return Ok(envelope);
             }
@@ -92,15 +109,15 @@ impl Consumer for LapinConsumer {
             return;
         }
         self.cancelled = true;
-        let cancel = self.life.channel.basic_cancel(self.stream.tag(), BasicCancelOptions::default());
+        let cancel = self
+            .life
+            .channel
+            .basic_cancel(self.stream.tag(), BasicCancelOptions::default());
         // An error means that the channel is gone, which the next call of `next` reports.
         drop(timeout(self.life.link.rpc_timeout, cancel).await);
     }
 
     async fn close(self) {
-        if self.life.channel.status().connected() {
-            let close = self.life.channel.close(200, "OK".into());
-            drop(timeout(CLOSE_TIMEOUT, close).await);
-        }
+        close_channel(&self.life.channel).await;
     }
 }

@@ -7,12 +7,14 @@ use lapin::message::Delivery;
 use lapin::protocol::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
+use super::stash::Stash;
 use crate::domain::envelope::{Envelope, Field, Properties, Table};
 use crate::domain::ids::DeliveryTag;
 use crate::ports::AttachOrder;
 
 /// The envelope of a delivery that came over the consumer of `order`.
-pub(super) fn envelope(order: &AttachOrder, delivery: Delivery) -> Envelope {
+pub(super) fn envelope(order: &AttachOrder, delivery: Delivery, stash: &Stash) -> Envelope {
+    let headers = delivery.properties.headers().as_ref().map(table);
     Envelope {
         conn_id: order.conn_id.clone(),
         queue: order.queue.clone(),
@@ -22,7 +24,7 @@ pub(super) fn envelope(order: &AttachOrder, delivery: Delivery) -> Envelope {
         exchange: delivery.exchange.into(),
         routing_key: delivery.routing_key.into(),
         properties: properties(&delivery.properties),
-        headers: delivery.properties.headers().as_ref().map(table).unwrap_or_default(),
+        headers: headers.map(|h| stash.redeem(h)).unwrap_or_default(),
         body: Bytes::from(delivery.data),
     }
 }
@@ -50,7 +52,9 @@ fn text(short: &Option<ShortString>) -> Option<String> {
 }
 
 fn table(of: &FieldTable) -> Table {
-    of.into_iter().map(|(key, value)| (key.as_str().to_owned(), field(value))).collect()
+    of.into_iter()
+        .map(|(key, value)| (key.as_str().to_owned(), field(value)))
+        .collect()
 }
 
 fn field(value: &AMQPValue) -> Field {
@@ -66,7 +70,10 @@ fn field(value: &AMQPValue) -> Field {
         AMQPValue::LongLongInt(v) => Field::I64(*v),
         AMQPValue::Float(v) => Field::F32(*v),
         AMQPValue::Double(v) => Field::F64(*v),
-        AMQPValue::DecimalValue(v) => Field::Decimal { scale: v.scale, value: v.value },
+        AMQPValue::DecimalValue(v) => Field::Decimal {
+            scale: v.scale,
+            value: v.value,
+        },
         AMQPValue::ShortString(v) => Field::Text(v.as_str().as_bytes().to_vec()),
         AMQPValue::LongString(v) => Field::Text(v.as_bytes().to_vec()),
         AMQPValue::ByteArray(v) => Field::Bytes(v.as_slice().to_vec()),

@@ -4,6 +4,7 @@
 //! lapin's I/O thread ends too. Held by `real_frozen_broker_close_is_bounded` in `tests/broker`.
 
 use std::cell::RefCell;
+use std::future::Future;
 use std::net::Shutdown;
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,9 +13,21 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use super::fault::Place;
+use super::stash::Stash;
 
 /// How long a connection may take to say goodbye.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a channel may take to close; what is unsettled goes back with it, or with the connection later.
+const CHANNEL_CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Closes a channel, bounded by [`CHANNEL_CLOSE_TIMEOUT`].
+pub(super) async fn close_channel(channel: &lapin::Channel) {
+    if channel.status().connected() {
+        // An error means that it is closed already, or is being closed.
+        drop(tokio::time::timeout(CHANNEL_CLOSE_TIMEOUT, channel.close(200, "OK".into())).await);
+    }
+}
 
 /// A second handle on a connection's socket that shuts the socket down when dropped. lapin offers no way to end a connection
 /// whose peer is silent; a socket that is shut down ends it at once.
@@ -38,6 +51,7 @@ impl Drop for Cut {
 pub(super) struct Opened {
     pub(super) connection: lapin::Connection,
     pub(super) cut: Cut,
+    pub(super) stash: Stash,
     pub(super) place: Place,
 }
 
@@ -61,10 +75,10 @@ impl Closing {
         Self(Rc::new(RefCell::new(JoinSet::new())))
     }
 
-    fn add(&self, opened: Opened, runtime: &Handle) {
+    fn add(&self, goodbye: impl Future<Output = ()> + Send + 'static, runtime: &Handle) {
         let mut set = self.0.borrow_mut();
         while set.try_join_next().is_some() {}
-        set.spawn_on(opened.close(), runtime);
+        set.spawn_on(goodbye, runtime);
     }
 
     /// Waits for all of them; each is bounded by [`CLOSE_TIMEOUT`].
@@ -87,11 +101,18 @@ impl Link {
     /// # Panics
     /// Outside of a tokio runtime.
     pub(super) fn new(opened: Opened, rpc_timeout: Duration, closing: Closing) -> Self {
-        Self { opened: Some(opened), closing, runtime: Handle::current(), rpc_timeout }
+        Self {
+            opened: Some(opened),
+            closing,
+            runtime: Handle::current(),
+            rpc_timeout,
+        }
     }
 
     fn opened(&self) -> &Opened {
-        self.opened.as_ref().expect("a link is opened until it is dropped")
+        self.opened
+            .as_ref()
+            .expect("a link is opened until it is dropped")
     }
 
     pub(super) fn connection(&self) -> &lapin::Connection {
@@ -102,8 +123,23 @@ impl Link {
         &self.opened().place
     }
 
+    pub(super) fn stash(&self) -> &Stash {
+        &self.opened().stash
+    }
+
     pub(super) fn is_connected(&self) -> bool {
         self.connection().status().connected()
+    }
+
+    /// Closes a channel that was dropped without a word. lapin would not: a consumer that is registered, or was to be, keeps
+    /// its channel alive inside lapin, and goes on taking messages.
+    pub(super) fn close_channel(&self, channel: &lapin::Channel) {
+        if !channel.status().connected() {
+            return;
+        }
+        let channel = channel.clone();
+        let goodbye = async move { close_channel(&channel).await };
+        self.closing.add(goodbye, &self.runtime);
     }
 
     /// Ends the connection at once, for a peer that no longer takes what we write.
@@ -115,7 +151,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         if let Some(opened) = self.opened.take() {
-            self.closing.add(opened, &self.runtime);
+            self.closing.add(opened.close(), &self.runtime);
         }
     }
 }

@@ -23,6 +23,7 @@ mod probe;
 mod repair;
 mod runtime;
 mod settle;
+mod stash;
 mod tls;
 mod wire;
 

@@ -7,12 +7,13 @@
 //!
 //! Therefore method and header frames are looked through on their way in: invalid sequences in short strings become U+FFFD
 //! (cut at 255 bytes), and what is nested deeper than [`MAX_DEPTH`] becomes empty. Bodies and long strings pass untouched.
-//! RabbitMQ sends a message's headers in one frame whatever frame size was agreed, and lapin ends the connection over a frame
-//! that is too large; headers that cannot fit are replaced by a note ([`DROPPED_HEADERS`]).
+//! Headers too large for a frame of the agreed size go into the [`Stash`].
 //! A frame that is not well-formed AMQP passes as it is: saying so is lapin's part.
 //!
 //! Source: AMQP 0-9-1 specification §4.2; lapin 4.12.3 `amq-protocol-types` `parsing.rs`, `make_str`. Remove when lapin
 //! reads short strings as bytes and bounds its recursion.
+
+use super::stash::{self, Stash};
 
 /// Levels of tables and arrays inside the headers table that are kept. More than any known producer uses.
 pub(super) const MAX_DEPTH: u8 = 64;
@@ -22,9 +23,6 @@ const MAX_HELD: u32 = 16 * 1024 * 1024;
 
 /// The smallest frame size the protocol allows to agree on.
 const FRAME_MIN: u32 = 4096;
-
-/// The header that stands for headers too large for a frame; its value is the size of the frame's content in bytes.
-pub(super) const DROPPED_HEADERS: &str = "rmq_watcher.headers_too_large";
 
 const METHOD: u8 = 1;
 const HEADER: u8 = 2;
@@ -37,6 +35,7 @@ const HEAD_LEN: usize = 7;
 pub(super) struct Repairer {
     state: State,
     frame_max: usize,
+    stash: Stash,
 }
 
 #[derive(Debug)]
@@ -59,8 +58,12 @@ impl State {
 
 impl Repairer {
     /// `frame_max` is the size we ask for; the broker's offer may lower it.
-    pub(super) fn new(frame_max: u32) -> Self {
-        Self { state: State::start(), frame_max: frame_max as usize }
+    pub(super) fn new(frame_max: u32, stash: Stash) -> Self {
+        Self {
+            state: State::start(),
+            frame_max: frame_max as usize,
+            stash,
+        }
     }
 
     /// Whether all of the next `len` bytes may pass without being looked at; if so, they count as passed.
@@ -87,7 +90,9 @@ impl Repairer {
                     return;
                 }
                 State::Pass(left) => {
-                    let n = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                    let n = usize::try_from(*left)
+                        .unwrap_or(usize::MAX)
+                        .min(input.len());
                     out.extend_from_slice(&input[..n]);
                     input = &input[n..];
                     *left -= n as u64;
@@ -119,22 +124,20 @@ impl Repairer {
     fn emit(&mut self, frame: &[u8], out: &mut Vec<u8>) {
         let payload = &frame[HEAD_LEN..frame.len() - 1];
         self.note_offer(frame[0], payload);
+        let repaired = repair(frame[0], payload);
+        let payload = repaired.as_deref().unwrap_or(payload);
         let room = self.frame_max - HEAD_LEN - 1;
-        let mut repaired = repair(frame[0], payload, None);
-        let len = repaired.as_ref().map_or(payload.len(), Vec::len);
-        if frame[0] == HEADER && len > room {
-            repaired = repair(frame[0], payload, Some(len));
-        }
-        let Some((repaired, size)) = repaired.and_then(|r| {
-            let size = u32::try_from(r.len()).ok()?;
-            Some((r, size))
-        }) else {
+        let lightened = (frame[0] == HEADER && payload.len() > room)
+            .then(|| lighten(payload, &self.stash))
+            .flatten();
+        let payload = lightened.as_deref().unwrap_or(payload);
+        let Ok(size) = u32::try_from(payload.len()) else {
             out.extend_from_slice(frame);
             return;
         };
         out.extend_from_slice(&frame[..3]);
         out.extend_from_slice(&size.to_be_bytes());
-        out.extend_from_slice(&repaired);
+        out.extend_from_slice(payload);
         out.push(frame[frame.len() - 1]);
     }
 
@@ -170,17 +173,11 @@ fn after_head(head: Vec<u8>, out: &mut Vec<u8>) -> State {
     State::Pass(u64::from(size) + 1)
 }
 
-/// The repaired payload, or `None` where nothing needs repair or the payload is not well-formed. With `drop_headers` the
-/// headers table is left out, and a note with that number of bytes stands in its place.
-fn repair(kind: u8, payload: &[u8], drop_headers: Option<usize>) -> Option<Vec<u8>> {
-    let mut copy = Copier {
-        rest: payload,
-        out: Vec::with_capacity(payload.len().min(FRAME_MIN as usize) + 16),
-        changed: false,
-        drop_headers,
-    };
+/// The repaired payload, or `None` where nothing needs repair or the payload is not well-formed.
+fn repair(kind: u8, payload: &[u8]) -> Option<Vec<u8>> {
+    let mut copy = Copier::new(payload);
     if kind == HEADER {
-        copy.content_header()?;
+        copy.content_header(|c| c.nested(0, Copier::table_entry))?;
     } else {
         copy.method()?;
     }
@@ -188,15 +185,42 @@ fn repair(kind: u8, payload: &[u8], drop_headers: Option<usize>) -> Option<Vec<u
     copy.changed.then_some(copy.out)
 }
 
+/// The payload of a header frame with its headers table stashed and a note in its place.
+fn lighten(payload: &[u8], stash: &Stash) -> Option<Vec<u8>> {
+    let mut copy = Copier::new(payload);
+    copy.content_header(|c| {
+        let len = c.take(4)?;
+        let len = u32::from_be_bytes([len[0], len[1], len[2], len[3]]);
+        let entries = c.take(usize::try_from(len).ok()?)?;
+        let mut note = vec![u8::try_from(stash::NOTE.len()).ok()?];
+        note.extend_from_slice(stash::NOTE.as_bytes());
+        note.push(b'l');
+        note.extend_from_slice(&stash.put(entries.to_vec()).to_be_bytes());
+        c.out
+            .extend_from_slice(&u32::try_from(note.len()).ok()?.to_be_bytes());
+        c.out.extend_from_slice(&note);
+        Some(())
+    })?;
+    copy.all();
+    Some(copy.out)
+}
+
 /// Copies a payload field by field. Every step returns `None` where the payload ends too early.
 struct Copier<'a> {
     rest: &'a [u8],
     out: Vec<u8>,
     changed: bool,
-    drop_headers: Option<usize>,
 }
 
 impl<'a> Copier<'a> {
+    fn new(payload: &'a [u8]) -> Self {
+        Self {
+            rest: payload,
+            out: Vec::with_capacity(payload.len() + 16),
+            changed: false,
+        }
+    }
+
     fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(n)?;
         self.rest = rest;
@@ -255,7 +279,8 @@ impl<'a> Copier<'a> {
     }
 
     /// Class, weight, body size, property flags, then the properties whose flag is set, from the highest bit down.
-    fn content_header(&mut self) -> Option<()> {
+    /// `headers` does what is to be done with the headers table.
+    fn content_header(&mut self, headers: impl Fn(&mut Self) -> Option<()>) -> Option<()> {
         self.bytes(12)?;
         let flags = self.bytes(2)?;
         let flags = u16::from_be_bytes([flags[0], flags[1]]);
@@ -264,7 +289,7 @@ impl<'a> Copier<'a> {
                 continue;
             }
             match bit {
-                13 => self.headers()?,
+                13 => headers(self)?,
                 12 | 11 => {
                     self.bytes(1)?;
                 }
@@ -274,22 +299,6 @@ impl<'a> Copier<'a> {
                 _ => self.short_string()?,
             }
         }
-        Some(())
-    }
-
-    fn headers(&mut self) -> Option<()> {
-        let Some(size) = self.drop_headers else {
-            return self.nested(0, Self::table_entry);
-        };
-        let len = self.take(4)?;
-        self.take(u32::from_be_bytes([len[0], len[1], len[2], len[3]]) as usize)?;
-        let mut note = vec![u8::try_from(DROPPED_HEADERS.len()).ok()?];
-        note.extend_from_slice(DROPPED_HEADERS.as_bytes());
-        note.push(b'l');
-        note.extend_from_slice(&(size as u64).to_be_bytes());
-        self.out.extend_from_slice(&u32::try_from(note.len()).ok()?.to_be_bytes());
-        self.out.extend_from_slice(&note);
-        self.changed = true;
         Some(())
     }
 

@@ -14,25 +14,32 @@ use tokio::time::timeout;
 
 use super::link::Link;
 use crate::domain::ids::{DeliveryTag, Epoch, QueueName};
-use crate::ports::{Settled, Settler, Verb};
+use crate::ports::{AttachOrder, Settled, Settler, Verb};
 
 /// Log event: a delivery was settled a second time; nothing was sent.
 pub const SETTLED_TWICE: &str = "delivery.settled_twice";
 
-/// One life of one channel, shared by its consumer and all that settle on it.
+/// One life of one channel, shared by its consumer and all that settle on it. Closed when the last of them is gone, also
+/// when attaching was given up half-way.
 pub(super) struct ChannelLife {
-    // Before the link: the channel's own goodbye needs the connection.
     pub(super) channel: Channel,
     pub(super) link: Rc<Link>,
-    pub(super) queue: QueueName,
-    pub(super) epoch: Epoch,
-    pub(super) prefetch: u16,
+    queue: QueueName,
+    epoch: Epoch,
+    prefetch: u16,
     unsettled: RefCell<HashSet<DeliveryTag>>,
 }
 
 impl ChannelLife {
-    pub(super) fn new(channel: Channel, link: Rc<Link>, queue: QueueName, epoch: Epoch, prefetch: u16) -> Self {
-        Self { channel, link, queue, epoch, prefetch, unsettled: RefCell::new(HashSet::new()) }
+    pub(super) fn new(channel: Channel, link: Rc<Link>, order: &AttachOrder) -> Self {
+        Self {
+            channel,
+            link,
+            queue: order.queue.clone(),
+            epoch: order.epoch,
+            prefetch: order.prefetch,
+            unsettled: RefCell::new(HashSet::new()),
+        }
     }
 
     /// Notes a delivery as handed out.
@@ -43,17 +50,34 @@ impl ChannelLife {
     async fn send(&self, tag: DeliveryTag, verb: Verb) -> lapin::Result<()> {
         let requeue = true;
         match verb {
-            Verb::Ack => self.channel.basic_ack(tag.0, BasicAckOptions::default()).await,
+            Verb::Ack => {
+                self.channel
+                    .basic_ack(tag.0, BasicAckOptions::default())
+                    .await
+            }
             Verb::DeadLetter => {
                 let options = BasicRejectOptions { requeue: false };
                 self.channel.basic_reject(tag.0, options).await
             }
-            Verb::GiveBackTried => self.channel.basic_reject(tag.0, BasicRejectOptions { requeue }).await,
+            Verb::GiveBackTried => {
+                self.channel
+                    .basic_reject(tag.0, BasicRejectOptions { requeue })
+                    .await
+            }
             Verb::GiveBackUntried => {
-                let options = BasicNackOptions { requeue, multiple: false };
+                let options = BasicNackOptions {
+                    requeue,
+                    multiple: false,
+                };
                 self.channel.basic_nack(tag.0, options).await
             }
         }
+    }
+}
+
+impl Drop for ChannelLife {
+    fn drop(&mut self) {
+        self.link.close_channel(&self.channel);
     }
 }
 
@@ -94,7 +118,9 @@ impl Settler for LapinSettler {
     /// rpc timeout.
     async fn barrier(&self) -> bool {
         let life = &*self.0;
-        let round_trip = life.channel.basic_qos(life.prefetch, BasicQosOptions::default());
+        let round_trip = life
+            .channel
+            .basic_qos(life.prefetch, BasicQosOptions::default());
         matches!(timeout(life.link.rpc_timeout, round_trip).await, Ok(Ok(())))
     }
 }

@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use super::repair::Repairer;
+use super::stash::Stash;
 
 /// Kept for the repaired bytes that lapin has not taken yet; more is given back after a burst.
 const KEPT_CAPACITY: usize = 64 * 1024;
@@ -35,9 +36,15 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// `frame_max` is the frame size that lapin will ask for.
-    pub(super) fn new(io: Io, frame_max: u32) -> Self {
-        Self { io, repairer: Repairer::new(frame_max), ready: Vec::new(), taken: 0, first: FirstByte::default() }
+    /// `frame_max` is the frame size that lapin will ask for; headers that need more go into the stash.
+    pub(super) fn new(io: Io, frame_max: u32, stash: Stash) -> Self {
+        Self {
+            io,
+            repairer: Repairer::new(frame_max, stash),
+            ready: Vec::new(),
+            taken: 0,
+            first: FirstByte::default(),
+        }
     }
 
     pub(super) fn first_byte(&self) -> FirstByte {
@@ -59,7 +66,11 @@ impl Wire {
 }
 
 impl futures_io::AsyncRead for Wire {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         loop {
             if this.taken < this.ready.len() {
@@ -84,7 +95,11 @@ impl futures_io::AsyncRead for Wire {
 }
 
 impl futures_io::AsyncWrite for Wire {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match &mut self.get_mut().io {
             Io::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
             Io::Tls(tls) => Pin::new(tls).poll_write(cx, buf),

@@ -9,9 +9,11 @@ mod node;
 
 mod attach;
 mod faults;
+mod outage;
 mod peers;
 mod raw;
 mod settle;
+mod sharing;
 mod silent;
 mod strange;
 mod tls;

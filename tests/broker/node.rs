@@ -16,7 +16,11 @@ use rmq_watcher::domain::ids::ConnId;
 
 /// The versions a test runs on: the given one, or both with `RMQ_TEST_ALL=1`.
 pub(crate) fn versions(plain: u8) -> Vec<u8> {
-    if std::env::var("RMQ_TEST_ALL").is_ok_and(|v| v == "1") { vec![3, 4] } else { vec![plain] }
+    if std::env::var("RMQ_TEST_ALL").is_ok_and(|v| v == "1") {
+        vec![3, 4]
+    } else {
+        vec![plain]
+    }
 }
 
 fn script() -> PathBuf {
@@ -28,13 +32,16 @@ fn script() -> PathBuf {
 
 fn call(args: &[&str]) -> String {
     let out = Command::new(script()).args(args).output().unwrap();
-    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     String::from_utf8(out.stdout).unwrap()
 }
 
 /// A running node.
 pub(crate) struct Node {
-    pub(crate) version: u8,
     dir: PathBuf,
     pub(crate) port: u16,
     mgmt_port: u16,
@@ -46,11 +53,12 @@ impl Node {
     /// The node that the harness keeps running for all tests.
     pub(crate) fn shared(version: u8) -> Self {
         let var = format!("RMQ_TEST_NODE{version}");
-        let dir = std::env::var_os(&var)
-            .unwrap_or_else(|| panic!("{var} must name the folder of a running RabbitMQ {version} node"));
+        let dir = std::env::var_os(&var).unwrap_or_else(|| {
+            panic!("{var} must name the folder of a running RabbitMQ {version} node")
+        });
         let dir = PathBuf::from(dir);
         let printed = call(&["env", dir.to_str().unwrap()]);
-        Self::from_printed(version, dir, &printed, None)
+        Self::from_printed(dir, &printed, None)
     }
 
     /// A node of the test's own, killed and removed at its end.
@@ -60,7 +68,11 @@ impl Node {
     }
 
     /// A node of the test's own that can read these certificates; `conf` is told under which folder it sees them.
-    pub(crate) fn own_with(version: u8, certificates: &Certificates, conf: &dyn Fn(&str) -> Vec<String>) -> Self {
+    pub(crate) fn own_with(
+        version: u8,
+        certificates: &Certificates,
+        conf: &dyn Fn(&str) -> Vec<String>,
+    ) -> Self {
         let home = tempfile::tempdir().unwrap();
         let copies = home.path().join("node/certificates");
         std::fs::create_dir_all(&copies).unwrap();
@@ -69,7 +81,11 @@ impl Node {
             std::fs::copy(file.path(), copies.join(file.file_name())).unwrap();
         }
         // A version 4 node runs in a root of its own, where its folder is /node.
-        let seen = if version == 4 { "/node/certificates".to_owned() } else { copies.to_str().unwrap().to_owned() };
+        let seen = if version == 4 {
+            "/node/certificates".to_owned()
+        } else {
+            copies.to_str().unwrap().to_owned()
+        };
         let conf = conf(&seen);
         Self::start(version, home, &conf)
     }
@@ -82,10 +98,10 @@ impl Node {
             args.extend(["--conf", line]);
         }
         let printed = call(&args);
-        Self::from_printed(version, dir.clone(), &printed, Some(home))
+        Self::from_printed(dir.clone(), &printed, Some(home))
     }
 
-    fn from_printed(version: u8, dir: PathBuf, printed: &str, own: Option<tempfile::TempDir>) -> Self {
+    fn from_printed(dir: PathBuf, printed: &str, own: Option<tempfile::TempDir>) -> Self {
         let value = |name: &str| {
             printed
                 .lines()
@@ -94,10 +110,13 @@ impl Node {
                 .to_owned()
         };
         let amqp = value("AMQP_URL");
-        let (authority, vhost) = amqp.strip_prefix("amqp://").unwrap().split_once('/').unwrap();
+        let (authority, vhost) = amqp
+            .strip_prefix("amqp://")
+            .unwrap()
+            .split_once('/')
+            .unwrap();
         let port_of = |text: &str| text.rsplit_once(':').unwrap().1.parse().unwrap();
         Self {
-            version,
             dir,
             port: port_of(authority),
             mgmt_port: port_of(value("MANAGEMENT_URL").trim_end_matches('/')),
@@ -150,9 +169,15 @@ impl Node {
     }
 
     /// One call of the management API, as its status and its body.
-    pub(crate) fn management(&self, method: &str, path: &str, body: Option<&str>) -> (u16, serde_json::Value) {
+    pub(crate) fn management(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&str>,
+    ) -> (u16, serde_json::Value) {
         let mut http = TcpStream::connect(("127.0.0.1", self.mgmt_port)).unwrap();
-        http.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        http.set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
         let auth = base64::engine::general_purpose::STANDARD.encode("guest:guest");
         let body = body.unwrap_or("");
         write!(
@@ -168,20 +193,24 @@ impl Node {
         (status, serde_json::from_str(body).unwrap_or_default())
     }
 
-    /// The connections whose client-given name ends in the connection id, by their broker-given names.
-    pub(crate) fn connection_pids(&self) -> Vec<String> {
-        self.ctl(&["list_connections", "pid", "client_properties"])
+    /// Closes the watcher's connection of this id, as an operator would.
+    pub(crate) fn close_connection(&self, conn_id: &str, reason: &str) {
+        let list = self.ctl(&["list_connections", "pid", "client_properties"]);
+        let line = list
             .lines()
-            .filter(|l| l.contains("rmq_watcher."))
-            .map(|l| l.split('\t').next().unwrap().to_owned())
-            .collect()
+            .find(|l| l.contains("rmq_watcher.") && l.contains(conn_id))
+            .unwrap_or_else(|| panic!("no connection of {conn_id} in {list}"));
+        let pid = line.split('\t').next().unwrap();
+        self.ctl(&["close_connection", pid, reason]);
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
         if self.own.is_some() {
-            let done = Command::new(script()).args(["kill", self.dir(), "--purge"]).status();
+            let done = Command::new(script())
+                .args(["kill", self.dir(), "--purge"])
+                .status();
             drop(done);
         }
     }
@@ -196,8 +225,16 @@ impl Certificates {
         let made = Self(home);
         made.authority("ca", "/CN=test authority");
         made.authority("other-ca", "/CN=another authority");
-        made.signed("server", "/CN=localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1");
-        made.signed("elsewhere", "/CN=elsewhere", "subjectAltName=DNS:broker.example");
+        made.signed(
+            "server",
+            "/CN=localhost",
+            "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        );
+        made.signed(
+            "elsewhere",
+            "/CN=elsewhere",
+            "subjectAltName=DNS:broker.example",
+        );
         made.signed("client", "/CN=watcher", "extendedKeyUsage=clientAuth");
         made
     }
@@ -207,8 +244,16 @@ impl Certificates {
     }
 
     fn openssl(&self, args: &[&str]) {
-        let out = Command::new("openssl").args(args).current_dir(self.0.path()).output().unwrap();
-        assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        let out = Command::new("openssl")
+            .args(args)
+            .current_dir(self.0.path())
+            .output()
+            .unwrap();
+        assert!(
+            out.status.success(),
+            "{args:?}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
     }
 
     fn authority(&self, name: &str, subject: &str) {
@@ -233,7 +278,11 @@ impl Certificates {
     }
 
     fn signed(&self, name: &str, subject: &str, extension: &str) {
-        let (key, csr, pem) = (format!("{name}.key"), format!("{name}.csr"), format!("{name}.pem"));
+        let (key, csr, pem) = (
+            format!("{name}.key"),
+            format!("{name}.csr"),
+            format!("{name}.pem"),
+        );
         self.openssl(&[
             "req",
             "-newkey",
@@ -270,21 +319,37 @@ impl Certificates {
     }
 
     /// Configuration lines for a node with a TLS listener on `port`, presenting the certificate `name` from the folder `seen`.
-    pub(crate) fn listener(&self, seen: &str, port: u16, name: &str, ask_client: bool) -> Vec<String> {
+    pub(crate) fn listener(
+        &self,
+        seen: &str,
+        port: u16,
+        name: &str,
+        ask_client: bool,
+    ) -> Vec<String> {
         let at = |file: String| format!("{seen}/{file}");
         vec![
             format!("listeners.ssl.1 = 127.0.0.1:{port}"),
             format!("ssl_options.cacertfile = {}", at("ca.pem".to_owned())),
             format!("ssl_options.certfile = {}", at(format!("{name}.pem"))),
             format!("ssl_options.keyfile = {}", at(format!("{name}.key"))),
-            format!("ssl_options.verify = {}", if ask_client { "verify_peer" } else { "verify_none" }),
+            format!(
+                "ssl_options.verify = {}",
+                if ask_client {
+                    "verify_peer"
+                } else {
+                    "verify_none"
+                }
+            ),
             format!("ssl_options.fail_if_no_peer_cert = {ask_client}"),
         ]
     }
 
     /// Settings for TLS that trust `ca`.
     pub(crate) fn tls(&self, ca: &str) -> TlsSettings {
-        TlsSettings { ca_certs: Some(self.path(ca)), ..TlsSettings::default() }
+        TlsSettings {
+            ca_certs: Some(self.path(ca)),
+            ..TlsSettings::default()
+        }
     }
 
     pub(crate) fn client(&self) -> (PathBuf, PathBuf) {
@@ -306,7 +371,10 @@ pub(crate) fn free_port() -> u16 {
 pub(crate) fn wait_for_port(port: u16) {
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(std::time::Instant::now() < deadline, "nothing listens on {port}");
+        assert!(
+            std::time::Instant::now() < deadline,
+            "nothing listens on {port}"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }

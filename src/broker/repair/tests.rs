@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::envelope::{Field, Table};
 
 const FRAME_END: u8 = 0xce;
 const HEADERS_FLAG: u16 = 1 << 13;
@@ -13,7 +14,10 @@ fn short(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn long(bytes: &[u8]) -> Vec<u8> {
-    let mut out = u32::try_from(bytes.len()).expect("long").to_be_bytes().to_vec();
+    let mut out = u32::try_from(bytes.len())
+        .expect("long")
+        .to_be_bytes()
+        .to_vec();
     out.extend(bytes);
     out
 }
@@ -40,7 +44,11 @@ fn deliver(routing_key: &[u8]) -> Vec<u8> {
 
 /// Feeds the input in pieces of this size.
 fn pass_through(input: &[u8], piece: usize) -> Vec<u8> {
-    let mut repairer = Repairer::new(131_072);
+    stashing(input, piece, &Stash::default())
+}
+
+fn stashing(input: &[u8], piece: usize, stash: &Stash) -> Vec<u8> {
+    let mut repairer = Repairer::new(8192, stash.clone());
     let mut out = Vec::new();
     for part in input.chunks(piece) {
         if repairer.pass(part.len()) {
@@ -88,7 +96,10 @@ fn invalid_short_strings_become_text_and_the_stream_goes_on() {
 #[test]
 fn a_short_string_that_grows_is_cut_at_a_character() {
     let out = pass_through(&header(TYPE_FLAG, &short(&[0xff; 255])), 1000);
-    assert_eq!(out, header(TYPE_FLAG, &short("\u{fffd}".repeat(85).as_bytes())));
+    assert_eq!(
+        out,
+        header(TYPE_FLAG, &short("\u{fffd}".repeat(85).as_bytes()))
+    );
 }
 
 #[test]
@@ -111,23 +122,41 @@ fn nesting_is_kept_up_to_the_limit_and_emptied_beyond() {
     assert!(out.len() < 500, "{} bytes are left", out.len());
 }
 
+/// The note in a header frame that carries nothing but it.
+fn note_in(out: &[u8]) -> Table {
+    let number = out[out.len() - 9..out.len() - 1]
+        .try_into()
+        .expect("8 bytes");
+    Table::from([(
+        stash::NOTE.to_owned(),
+        Field::I64(i64::from_be_bytes(number)),
+    )])
+}
+
 #[test]
-fn headers_too_large_for_a_frame_give_way_to_a_note() {
-    let table = long(&[short(b"big"), b"S".to_vec(), long(&[b'x'; 140_000])].concat());
+fn headers_too_large_for_a_frame_are_stashed_and_the_rest_stays() {
+    let table = long(&[short(b"\xffbig"), b"S".to_vec(), long(&[b'x'; 9000])].concat());
+    let stash = Stash::default();
+    let out = stashing(&header(HEADERS_FLAG, &table), 4096, &stash);
+    assert!(out.len() < 100, "{} bytes are left", out.len());
+    let expected = Table::from([("\u{fffd}big".to_owned(), Field::Text(vec![b'x'; 9000]))]);
+    assert_eq!(stash.redeem(note_in(&out)), expected);
+
     let properties = [table, short(b"kind")].concat();
-    let out = pass_through(&header(HEADERS_FLAG | TYPE_FLAG, &properties), 4096);
-    let size = 14_u64 + properties.len() as u64;
-    let value = [b"l".to_vec(), size.to_be_bytes().to_vec()].concat();
-    let note = long(&[short(DROPPED_HEADERS.as_bytes()), value].concat());
-    let expected = header(HEADERS_FLAG | TYPE_FLAG, &[note, short(b"kind")].concat());
-    assert_eq!(out, expected);
+    let out = stashing(&header(HEADERS_FLAG | TYPE_FLAG, &properties), 4096, &stash);
+    assert!(
+        out.ends_with(b"\x04kind\xce"),
+        "what follows the headers stays"
+    );
 }
 
 #[test]
 fn a_smaller_offer_of_the_broker_counts() {
-    let tune = frame(METHOD, &[0, 10, 0, 30, 0, 0, 0, 0, 0x20, 0, 0, 60]);
-    let table = long(&[short(b"big"), b"S".to_vec(), long(&[b'x'; 9000])].concat());
-    let out = pass_through(&[tune, header(HEADERS_FLAG, &table)].concat(), 4096);
+    let tune = frame(METHOD, &[0, 10, 0, 30, 0, 0, 0, 0, 0x10, 0, 0, 60]);
+    let table = long(&[short(b"big"), b"S".to_vec(), long(&[b'x'; 5000])].concat());
+    let plain = header(HEADERS_FLAG, &table);
+    assert_eq!(pass_through(&plain, 4096), plain);
+    let out = pass_through(&[tune, plain].concat(), 4096);
     assert!(out.len() < 200, "{} bytes are left", out.len());
 }
 
@@ -151,7 +180,10 @@ fn what_is_not_amqp_passes() {
 #[test]
 fn malformed_frames_pass_as_they_are() {
     let lying = header(HEADERS_FLAG, &[0xff, 0xff, 0xff, 0xff, 1, 2, 3]);
-    let unknown_type = header(HEADERS_FLAG, &long(&[short(b"\xff"), b"?".to_vec()].concat()));
+    let unknown_type = header(
+        HEADERS_FLAG,
+        &long(&[short(b"\xff"), b"?".to_vec()].concat()),
+    );
     for stream in [lying, unknown_type] {
         assert_eq!(pass_through(&stream, 1000), stream);
     }
