@@ -5,6 +5,8 @@
 //! accepted by the API whenever `session` or, since it lets visitors pass unauthenticated, `basic_auth` is among
 //! `[api] auth_backends` (tried).
 
+use std::time::Duration;
+
 use reqwest::header::{self, HeaderValue};
 use serde_json::Value;
 
@@ -23,6 +25,9 @@ pub(super) enum FormLogin {
     Session(String),
     /// There is no form that we can fill in (single sign-on, another page): Basic may work.
     NoForm(String),
+    /// Too many logins from our address, whoever made them; when to try again. 2.11 allows 5 in 40 s by default
+    /// (`AUTH_RATE_LIMIT`) and tells no time.
+    TooMany(Option<Duration>),
 }
 
 /// Fetches a token from Airflow 3.
@@ -95,6 +100,11 @@ pub(super) async fn log_in(
     }
     let answer = http.send_keeping_cookies(ask).await;
     jar.keep(&answer.cookies);
+    if let Exchange::Replied(reply) = &answer.exchange
+        && reply.status == 429
+    {
+        return Ok(FormLogin::TooMany(reply.retry_after));
+    }
     let reply = answered(answer.exchange)?;
     let back_at_login = reply.location.as_deref().is_some_and(|goal| {
         goal.split('?')
