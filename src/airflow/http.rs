@@ -35,8 +35,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an unused connection is kept.
 const KEEP_IDLE: Duration = Duration::from_secs(4);
 
-/// A request.
-#[derive(Clone, Debug)]
+/// A request. No `Debug`: its body may be a login.
+#[derive(Clone)]
 pub(super) struct Ask {
     pub(super) method: Method,
     /// Appended to the base URL, already percent-encoded.

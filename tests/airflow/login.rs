@@ -176,9 +176,9 @@ fn a_token_is_renewed_before_its_end() {
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
         assert_eq!(stub.seen_of(TOKEN).len(), 1);
-        // Its life of one second, counted from its receipt, is nine tenths over: no refusal is needed. While no new one
-        // can be had, the old one goes on.
-        eventually(5, "renewed", || async {
+        // Its life of one second is counted from its receipt, and as five seconds: no refusal is needed. While no new
+        // one can be had, the old one goes on.
+        eventually(15, "renewed", || async {
             assert_eq!(trigger(&client).await, TriggerAnswer::Created);
             stub.seen_of(TOKEN).len() == 3
         })
@@ -480,5 +480,53 @@ fn basic_bridges_the_time_when_the_form_had_too_many_logins() {
             stub.seen_of(V1).last().unwrap().header("cookie") == "session=s1"
         })
         .await;
+    });
+}
+
+#[test]
+fn a_token_command_that_gives_the_refused_token_again_is_not_run_for_every_request() {
+    run(async {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("runs");
+        let script = format!("echo x >>'{}'; echo same", runs.display());
+        let command = ["/bin/sh", "-c", &script].map(str::to_owned).to_vec();
+        let stub = Stub::start().await;
+        stub.airflow3()
+            .on(V2, Act::json(401, r#"{"detail":"Token Expired"}"#));
+        let client = client(&stub.url, Credentials::TokenCommand(command));
+        for _ in 0..20 {
+            assert!(fault(trigger(&client).await).contains("Token Expired"));
+        }
+        assert_eq!(stub.seen_of(V2).len(), 20);
+        assert_eq!(fs::read_to_string(&runs).unwrap(), "x\nx\n");
+    });
+}
+
+#[test]
+fn a_changed_password_reaches_basic_too() {
+    run(async {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("password");
+        fs::write(&path, "p\n").unwrap();
+        let stub = Stub::start().await;
+        stub.airflow2()
+            .now("GET /login/", Act::html(404, "<html>"))
+            .on(V1, created())
+            .on(V1, forbidden())
+            .on(V1, created());
+        let credentials = Credentials::Password {
+            username: "u".to_owned(),
+            password: PasswordSource::File(path.clone()),
+        };
+        let client = client(&stub.url, credentials);
+        assert_eq!(trigger(&client).await, TriggerAnswer::Created);
+        fs::write(&path, "q\n").unwrap();
+        assert_eq!(trigger(&client).await, TriggerAnswer::Created);
+        let sent: Vec<_> = stub
+            .seen_of(V1)
+            .iter()
+            .map(|sent| sent.header("authorization").to_owned())
+            .collect();
+        assert_eq!(sent, ["Basic dTpw", "Basic dTpw", "Basic dTpx"]);
     });
 }

@@ -22,6 +22,9 @@ use crate::domain::outcome::Dialect;
 /// How long user and password go with every call after the login form had too many logins. 2.11 counts over 40 s.
 const FORM_AGAIN: Duration = Duration::from_secs(45);
 
+/// A token that says it lives shorter is used for so long all the same, or every call would log in.
+const SHORTEST_LIFE: Duration = Duration::from_secs(5);
+
 impl Auth {
     /// Logs in, within the pace. The caller holds the turn.
     pub(super) async fn log_in(&self, http: &Http, dialect: Dialect) -> Result<Pass, Blocked> {
@@ -149,6 +152,7 @@ impl Auth {
             header::AUTHORIZATION,
             &format!("Bearer {token}"),
         )?;
+        let life = life.map(|life| life.max(SHORTEST_LIFE));
         Ok(self.hold(pass, life.map(|life| Instant::now() + life)))
     }
 
@@ -170,6 +174,7 @@ impl Auth {
         Ok(Pass {
             kind,
             dialect,
+            is_trial: false,
             serial: self.serials.get(),
             name,
             value,

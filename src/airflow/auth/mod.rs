@@ -50,6 +50,8 @@ enum Kind {
 pub(super) struct Pass {
     kind: Kind,
     dialect: Dialect,
+    /// Basic, tried once in place of a session.
+    is_trial: bool,
     /// Rises with every credential: tells "mine was refused" from "somebody has renewed it since".
     serial: u64,
     name: HeaderName,
@@ -199,7 +201,7 @@ impl Auth {
         if newer.is_some() {
             return newer;
         }
-        if refused.kind == Kind::Basic && !self.basic.get() {
+        if refused.is_trial {
             return None;
         }
         if refused.kind == Kind::Session && !was_accepted {
@@ -209,12 +211,9 @@ impl Auth {
             return None;
         }
         let pass = self.log_in(http, dialect).await.ok()?;
-        // A file or program that gives the same again was not renewed.
-        if pass.value == refused.value {
-            return None;
-        }
         self.pace.borrow_mut().spent(Instant::now());
-        Some(pass)
+        // A file or program that gives the same again has renewed nothing.
+        (pass.value != refused.value).then_some(pass)
     }
 
     /// 2.x: Basic for one request, in place of a session that was never accepted.
@@ -228,25 +227,31 @@ impl Auth {
         let Credentials::Password { username, password } = &self.credentials else {
             return None;
         };
-        self.basic_pass(dialect, username, password).await.ok()
+        let pass = self.basic_pass(dialect, username, password).await.ok()?;
+        Some(Pass {
+            is_trial: true,
+            ..pass
+        })
     }
 
     /// Takes note that Airflow let a request with this credential in.
     pub(super) fn accepted(&self, http: &Http, pass: &Pass) {
         self.pace.borrow_mut().accepted();
-        let is_held = |held: &Held| held.pass.serial == pass.serial;
-        let is_trial = !self.held.borrow().as_ref().is_some_and(is_held);
-        if pass.kind == Kind::Basic && is_trial && !self.basic.replace(true) {
+        if pass.is_trial && !self.basic.replace(true) {
             info!(
                 event = events::BASIC_CHOSEN,
                 airflow.url = http.base(),
                 "Airflow at {} does not accept the login's session, so every call sends user and password",
                 http.base(),
             );
-            self.hold(pass.clone(), None);
+            let pass = Pass {
+                is_trial: false,
+                ..pass.clone()
+            };
+            self.hold(pass, None);
         }
         if let Some(held) = &mut *self.held.borrow_mut() {
-            held.accepted |= is_held(held);
+            held.accepted |= held.pass.serial == pass.serial;
         }
     }
 
