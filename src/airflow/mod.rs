@@ -9,7 +9,6 @@
 
 mod auth;
 mod client;
-pub mod connections;
 mod error;
 pub mod events;
 mod http;

@@ -63,11 +63,18 @@ impl fmt::Display for ConfProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = &self.path;
         match self.kind {
-            ConfProblemKind::Nul => {
-                write!(f, "the conf holds a NUL character at {path}, which Airflow's database may refuse")
-            }
-            ConfProblemKind::Number => write!(f, "the conf holds a number at {path} that an Airflow task cannot read"),
-            ConfProblemKind::TooDeep => write!(f, "the conf is nested deeper than {MAX_DEPTH} levels at {path}"),
+            ConfProblemKind::Nul => write!(
+                f,
+                "the conf holds a NUL character at {path}, which Airflow's database may refuse"
+            ),
+            ConfProblemKind::Number => write!(
+                f,
+                "the conf holds a number at {path} that an Airflow task cannot read"
+            ),
+            ConfProblemKind::TooDeep => write!(
+                f,
+                "the conf is nested deeper than {MAX_DEPTH} levels at {path}"
+            ),
             ConfProblemKind::TooLarge => {
                 write!(f, "the conf is larger than {MAX_BYTES} bytes as JSON")
             }
@@ -84,8 +91,10 @@ impl std::error::Error for ConfProblem {}
 pub fn validate(conf: &Map<String, Value>) -> Result<(), ConfProblem> {
     walk_object(conf, &mut Vec::new())?;
     let mut counter = Counter { left: MAX_BYTES };
-    serde_json::to_writer(&mut counter, conf)
-        .map_err(|_| ConfProblem { path: "$".to_owned(), kind: ConfProblemKind::TooLarge })
+    serde_json::to_writer(&mut counter, conf).map_err(|_| ConfProblem {
+        path: "$".to_owned(),
+        kind: ConfProblemKind::TooLarge,
+    })
 }
 
 /// One step down from the root.
@@ -99,8 +108,13 @@ fn walk<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> Result<(), ConfProble
     match value {
         Value::Null | Value::Bool(_) => Ok(()),
         Value::Number(number) => {
-            let fits = number.is_i64() || number.is_u64() || number.as_f64().is_some_and(f64::is_finite);
-            if fits { Ok(()) } else { Err(problem(path, ConfProblemKind::Number)) }
+            let fits =
+                number.is_i64() || number.is_u64() || number.as_f64().is_some_and(f64::is_finite);
+            if fits {
+                Ok(())
+            } else {
+                Err(problem(path, ConfProblemKind::Number))
+            }
         }
         Value::String(text) => no_nul(text, path),
         Value::Array(items) => {
@@ -116,7 +130,10 @@ fn walk<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> Result<(), ConfProble
     }
 }
 
-fn walk_object<'a>(members: &'a Map<String, Value>, path: &mut Vec<Step<'a>>) -> Result<(), ConfProblem> {
+fn walk_object<'a>(
+    members: &'a Map<String, Value>,
+    path: &mut Vec<Step<'a>>,
+) -> Result<(), ConfProblem> {
     bound_depth(path)?;
     for (key, member) in members {
         path.push(Step::Key(key));
@@ -128,11 +145,19 @@ fn walk_object<'a>(members: &'a Map<String, Value>, path: &mut Vec<Step<'a>>) ->
 }
 
 fn bound_depth(path: &[Step<'_>]) -> Result<(), ConfProblem> {
-    if path.len() < MAX_DEPTH { Ok(()) } else { Err(problem(path, ConfProblemKind::TooDeep)) }
+    if path.len() < MAX_DEPTH {
+        Ok(())
+    } else {
+        Err(problem(path, ConfProblemKind::TooDeep))
+    }
 }
 
 fn no_nul(text: &str, path: &[Step<'_>]) -> Result<(), ConfProblem> {
-    if text.contains('\0') { Err(problem(path, ConfProblemKind::Nul)) } else { Ok(()) }
+    if text.contains('\0') {
+        Err(problem(path, ConfProblemKind::Nul))
+    } else {
+        Ok(())
+    }
 }
 
 fn problem(path: &[Step<'_>], kind: ConfProblemKind) -> ConfProblem {
@@ -152,7 +177,10 @@ fn problem(path: &[Step<'_>], kind: ConfProblemKind) -> ConfProblem {
 }
 
 fn is_plain(key: &str) -> bool {
-    !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
+    !key.is_empty()
+        && key
+            .chars()
+            .all(|c| c.is_alphanumeric() || c == '_' || c == '-')
 }
 
 /// Counts what would be written, and stops at the bound without holding any of it.
@@ -162,7 +190,10 @@ struct Counter {
 
 impl io::Write for Counter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.left = self.left.checked_sub(bytes.len()).ok_or_else(|| io::Error::other("too large"))?;
+        self.left = self
+            .left
+            .checked_sub(bytes.len())
+            .ok_or_else(|| io::Error::other("too large"))?;
         Ok(bytes.len())
     }
 
@@ -177,7 +208,9 @@ mod tests {
     use serde_json::json;
 
     fn check(value: Value) -> Result<(), ConfProblem> {
-        let Value::Object(conf) = value else { panic!("an object") };
+        let Value::Object(conf) = value else {
+            panic!("an object")
+        };
         validate(&conf)
     }
 
@@ -190,7 +223,11 @@ mod tests {
     fn nested(levels: usize) -> Value {
         let mut value = json!({"end": 1});
         for level in 1..levels {
-            value = if level % 2 == 0 && level + 1 < levels { json!([value]) } else { json!({"a": value}) };
+            value = if level % 2 == 0 && level + 1 < levels {
+                json!([value])
+            } else {
+                json!({"a": value})
+            };
         }
         value
     }
@@ -205,8 +242,14 @@ mod tests {
     #[test]
     fn nul_is_found_in_values_and_keys() {
         let value = json!({"ok": 1, "headers": {"parts": ["a", {"x y": "b\0"}]}});
-        assert_eq!(found(value), ("$.headers.parts[1][x y]".to_owned(), ConfProblemKind::Nul));
-        assert_eq!(found(json!({"k\0": 1})), ("$[k\\0]".to_owned(), ConfProblemKind::Nul));
+        assert_eq!(
+            found(value),
+            ("$.headers.parts[1][x y]".to_owned(), ConfProblemKind::Nul)
+        );
+        assert_eq!(
+            found(json!({"k\0": 1})),
+            ("$[k\\0]".to_owned(), ConfProblemKind::Nul)
+        );
     }
 
     #[test]
@@ -232,7 +275,10 @@ mod tests {
             ("$".to_owned(), ConfProblemKind::TooLarge)
         );
         // A control character is six bytes as JSON.
-        assert_eq!(found(json!({"b": "\u{1}".repeat(MAX_BYTES / 6)})).1, ConfProblemKind::TooLarge);
+        assert_eq!(
+            found(json!({"b": "\u{1}".repeat(MAX_BYTES / 6)})).1,
+            ConfProblemKind::TooLarge
+        );
     }
 
     #[test]

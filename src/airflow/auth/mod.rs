@@ -6,6 +6,7 @@
 //! replaced early by its own word, and at most once per refused request.
 
 mod jwt;
+mod log_in;
 mod pace;
 mod password;
 mod secret_files;
@@ -14,21 +15,17 @@ use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
-use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
-use tracing::{debug, info};
+use tracing::info;
 
 use self::pace::Pace;
-use self::password::FormLogin;
 use self::secret_files::Stamp;
 use super::error::Blocked;
 use super::events;
 use super::http::Http;
-use crate::config::airflow::{Credentials, PasswordSource};
+use crate::config::airflow::Credentials;
 use crate::domain::outcome::Dialect;
 
 /// Bound of one request of a login, if the general bound is not less.
@@ -53,6 +50,8 @@ enum Kind {
 pub(super) struct Pass {
     kind: Kind,
     dialect: Dialect,
+    /// Basic, tried once in place of a session.
+    is_trial: bool,
     /// Rises with every credential: tells "mine was refused" from "somebody has renewed it since".
     serial: u64,
     name: HeaderName,
@@ -145,7 +144,15 @@ impl Auth {
         if let Some(pass) = self.current(dialect).await {
             return Ok(pass);
         }
-        self.log_in(http, dialect).await
+        let result = self.log_in(http, dialect).await;
+        // Renewal comes early, so the old credential is still good while Airflow cannot give another.
+        if let Err(Blocked::NotNow { .. }) = &result
+            && let Some(held) = &*self.held.borrow()
+            && held.pass.dialect == dialect
+        {
+            return Ok(held.pass.clone());
+        }
+        result
     }
 
     /// The held credential, if it may still be used.
@@ -156,7 +163,8 @@ impl Auth {
         let held = self.held.borrow();
         let held = held.as_ref()?;
         let due = held.renew_at.is_some_and(|at| at <= Instant::now());
-        let fits = held.pass.kind == Kind::Bearer && !self.has_password() || held.pass.dialect == dialect;
+        let fits =
+            held.pass.kind == Kind::Bearer && !self.has_password() || held.pass.dialect == dialect;
         (fits && !due).then(|| held.pass.clone())
     }
 
@@ -178,7 +186,12 @@ impl Auth {
     ///
     /// # Cancel safety
     /// As [`Auth::pass`].
-    pub(super) async fn renew(&self, http: &Http, dialect: Dialect, refused: &Pass) -> Option<Pass> {
+    pub(super) async fn renew(
+        &self,
+        http: &Http,
+        dialect: Dialect,
+        refused: &Pass,
+    ) -> Option<Pass> {
         let _turn = self.turn.lock().await;
         let (newer, was_accepted) = match &*self.held.borrow() {
             Some(held) if held.pass.serial > refused.serial => (Some(held.pass.clone()), true),
@@ -188,7 +201,7 @@ impl Auth {
         if newer.is_some() {
             return newer;
         }
-        if refused.kind == Kind::Basic && !self.basic.get() {
+        if refused.is_trial {
             return None;
         }
         if refused.kind == Kind::Session && !was_accepted {
@@ -198,12 +211,9 @@ impl Auth {
             return None;
         }
         let pass = self.log_in(http, dialect).await.ok()?;
-        // A file or program that gives the same again was not renewed.
-        if pass.value == refused.value {
-            return None;
-        }
         self.pace.borrow_mut().spent(Instant::now());
-        Some(pass)
+        // A file or program that gives the same again has renewed nothing.
+        (pass.value != refused.value).then_some(pass)
     }
 
     /// 2.x: Basic for one request, in place of a session that was never accepted.
@@ -217,20 +227,28 @@ impl Auth {
         let Credentials::Password { username, password } = &self.credentials else {
             return None;
         };
-        self.basic_pass(dialect, username, password).await.ok()
+        let pass = self.basic_pass(dialect, username, password).await.ok()?;
+        Some(Pass {
+            is_trial: true,
+            ..pass
+        })
     }
 
     /// Takes note that Airflow let a request with this credential in.
     pub(super) fn accepted(&self, http: &Http, pass: &Pass) {
         self.pace.borrow_mut().accepted();
-        if pass.kind == Kind::Basic && !self.basic.replace(true) {
+        if pass.is_trial && !self.basic.replace(true) {
             info!(
                 event = events::BASIC_CHOSEN,
                 airflow.url = http.base(),
                 "Airflow at {} does not accept the login's session, so every call sends user and password",
                 http.base(),
             );
-            self.hold(pass.clone(), None);
+            let pass = Pass {
+                is_trial: false,
+                ..pass.clone()
+            };
+            self.hold(pass, None);
         }
         if let Some(held) = &mut *self.held.borrow_mut() {
             held.accepted |= held.pass.serial == pass.serial;
@@ -239,114 +257,5 @@ impl Auth {
 
     fn has_password(&self) -> bool {
         matches!(self.credentials, Credentials::Password { .. })
-    }
-
-    /// Logs in, within the pace. The caller holds the turn.
-    async fn log_in(&self, http: &Http, dialect: Dialect) -> Result<Pass, Blocked> {
-        if let Some(wait) = self.pace.borrow().wait(Instant::now())
-            && let Some(failed) = &*self.failed.borrow()
-        {
-            return Err(match failed.clone() {
-                Blocked::Access(reason) => Blocked::Access(reason),
-                Blocked::NotNow { reason, .. } => Blocked::NotNow { reason, retry_after: Some(wait) },
-            });
-        }
-        let result = self.log_in_now(http, dialect).await;
-        match &result {
-            Ok(pass) => {
-                self.failed.replace(None);
-                debug!(
-                    event = events::LOGGED_IN,
-                    airflow.url = http.base(),
-                    credential = ?pass.kind,
-                    "have a credential for Airflow"
-                );
-            }
-            Err(blocked) => {
-                self.failed.replace(Some(blocked.clone()));
-                // Trouble of the network is paced by whoever retries; a refusal is paced here.
-                if matches!(blocked, Blocked::Access(_)) {
-                    self.pace.borrow_mut().spent(Instant::now());
-                }
-            }
-        }
-        result
-    }
-
-    async fn log_in_now(&self, http: &Http, dialect: Dialect) -> Result<Pass, Blocked> {
-        match &self.credentials {
-            Credentials::Missing => Err(Blocked::Access(
-                "no Airflow credentials are configured; set airflow.username and airflow.password, airflow.token_file \
-                 or airflow.token_command"
-                    .to_owned(),
-            )),
-            Credentials::TokenFile(path) => {
-                let token = secret_files::first_line(path, "airflow.token_file").await?;
-                self.bearer(dialect, &token, None)
-            }
-            Credentials::TokenCommand(command) => {
-                let token = secret_files::token_of_command(command).await?;
-                self.bearer(dialect, &token, jwt::renew_after(&token, Timestamp::now()))
-            }
-            Credentials::Password { username, password } => {
-                self.log_in_with_password(http, dialect, username, password).await
-            }
-        }
-    }
-
-    async fn log_in_with_password(
-        &self,
-        http: &Http,
-        dialect: Dialect,
-        username: &str,
-        source: &PasswordSource,
-    ) -> Result<Pass, Blocked> {
-        let password = secret_files::password(source).await?;
-        match dialect {
-            Dialect::V2 => {
-                let token = password::fetch_token(http, username, &password).await?;
-                self.bearer(dialect, &token, jwt::renew_after(&token, Timestamp::now()))
-            }
-            Dialect::V1 if self.basic.get() => {
-                let pass = self.basic_pass(dialect, username, source).await?;
-                Ok(self.hold(pass, None))
-            }
-            Dialect::V1 => match password::log_in(http, username, &password).await? {
-                FormLogin::Session(cookies) => {
-                    let pass = self.make(Kind::Session, dialect, header::COOKIE, &cookies)?;
-                    Ok(self.hold(pass, None))
-                }
-                FormLogin::NoForm(reason) => {
-                    debug!(event = events::LOGGED_IN, reason, "no login form, user and password go with every call");
-                    let pass = self.basic_pass(dialect, username, source).await?;
-                    Ok(self.hold(pass, None))
-                }
-            },
-        }
-    }
-
-    async fn basic_pass(&self, dialect: Dialect, username: &str, source: &PasswordSource) -> Result<Pass, Blocked> {
-        let password = secret_files::password(source).await?;
-        let value = format!("Basic {}", STANDARD.encode(format!("{username}:{password}")));
-        self.make(Kind::Basic, dialect, header::AUTHORIZATION, &value)
-    }
-
-    fn bearer(&self, dialect: Dialect, token: &str, life: Option<Duration>) -> Result<Pass, Blocked> {
-        let pass = self.make(Kind::Bearer, dialect, header::AUTHORIZATION, &format!("Bearer {token}"))?;
-        Ok(self.hold(pass, life.map(|life| Instant::now() + life)))
-    }
-
-    fn make(&self, kind: Kind, dialect: Dialect, name: HeaderName, value: &str) -> Result<Pass, Blocked> {
-        let mut value = HeaderValue::from_str(value).map_err(|_| {
-            Blocked::Access("the credential for Airflow holds characters that no HTTP header can carry".to_owned())
-        })?;
-        value.set_sensitive(true);
-        self.serials.set(self.serials.get() + 1);
-        Ok(Pass { kind, dialect, serial: self.serials.get(), name, value })
-    }
-
-    fn hold(&self, pass: Pass, renew_at: Option<Instant>) -> Pass {
-        self.held.replace(Some(Held { pass: pass.clone(), renew_at, accepted: false }));
-        pass
     }
 }

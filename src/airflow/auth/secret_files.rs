@@ -47,10 +47,20 @@ pub(super) async fn stamp(path: &Path) -> Option<Stamp> {
 /// # Errors
 /// It cannot be read, is not UTF-8, is too large or empty.
 pub(super) async fn first_line(path: &Path, key: &str) -> Result<String, Blocked> {
-    let fault = |reason: String| Blocked::Access(format!("{} ({key}) cannot be used: {reason}", path.display()));
-    let file = tokio::fs::File::open(path).await.map_err(|error| fault(error.to_string()))?;
+    let fault = |reason: String| {
+        Blocked::Access(format!(
+            "{} ({key}) cannot be used: {reason}",
+            path.display()
+        ))
+    };
+    let file = tokio::fs::File::open(path)
+        .await
+        .map_err(|error| fault(error.to_string()))?;
     let mut text = String::new();
-    file.take(SECRET_LIMIT).read_to_string(&mut text).await.map_err(|error| fault(error.to_string()))?;
+    file.take(SECRET_LIMIT)
+        .read_to_string(&mut text)
+        .await
+        .map_err(|error| fault(error.to_string()))?;
     let line = text.lines().next().unwrap_or_default().trim_end();
     if line.is_empty() {
         return Err(fault("its first line is empty".to_owned()));
@@ -68,9 +78,13 @@ pub(super) async fn first_line(path: &Path, key: &str) -> Result<String, Blocked
 pub(super) async fn token_of_command(command: &[String]) -> Result<String, Blocked> {
     let fault = |reason: String| {
         let name = command.first().map_or("", String::as_str);
-        Blocked::Access(format!("the program {name} (airflow.token_command) gave no token: {reason}"))
+        Blocked::Access(format!(
+            "the program {name} (airflow.token_command) gave no token: {reason}"
+        ))
     };
-    let (program, arguments) = command.split_first().ok_or_else(|| fault("none is configured".to_owned()))?;
+    let (program, arguments) = command
+        .split_first()
+        .ok_or_else(|| fault("none is configured".to_owned()))?;
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
@@ -90,7 +104,10 @@ pub(super) async fn token_of_command(command: &[String]) -> Result<String, Block
         }
         Err(_) => {
             end_group(group);
-            return Err(fault(format!("it took longer than {} s", COMMAND_TIMEOUT.as_secs())));
+            return Err(fault(format!(
+                "it took longer than {} s",
+                COMMAND_TIMEOUT.as_secs()
+            )));
         }
     };
     match text.lines().next().map(str::trim) {
@@ -102,7 +119,11 @@ pub(super) async fn token_of_command(command: &[String]) -> Result<String, Block
 async fn output(child: &mut Child) -> Result<String, String> {
     let mut bytes = Vec::new();
     if let Some(stdout) = child.stdout.take() {
-        stdout.take(SECRET_LIMIT).read_to_end(&mut bytes).await.map_err(|error| error.to_string())?;
+        stdout
+            .take(SECRET_LIMIT)
+            .read_to_end(&mut bytes)
+            .await
+            .map_err(|error| error.to_string())?;
     }
     let status = child.wait().await.map_err(|error| error.to_string())?;
     if !status.success() {
