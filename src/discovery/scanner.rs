@@ -40,7 +40,10 @@ struct Read {
 impl Scanner {
     /// A scanner that has read nothing yet.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), read: HashMap::new() }
+        Self {
+            folder: folder.into(),
+            read: HashMap::new(),
+        }
     }
 
     /// Scans the folder as it is now. Blocks: a listing, and the reading of what changed since the last scan.
@@ -48,9 +51,15 @@ impl Scanner {
     /// # Errors
     /// [`ScanError`]: nothing is known, so keep the last good scan.
     pub fn scan(&mut self) -> Result<Scan, ScanError> {
-        let listing =
-            walk::list(&self.folder).map_err(|source| ScanError::ListFolder { folder: self.folder.clone(), source })?;
-        let changed: Vec<&Found> = listing.files.iter().filter(|found| !self.is_known(found)).collect();
+        let listing = walk::list(&self.folder).map_err(|source| ScanError::ListFolder {
+            folder: self.folder.clone(),
+            source,
+        })?;
+        let changed: Vec<&Found> = listing
+            .files
+            .iter()
+            .filter(|found| !self.is_known(found))
+            .collect();
         let mut fresh = read_on_own_thread(&changed)?;
         let mut read = HashMap::with_capacity(listing.files.len());
         let mut parts = Parts::default();
@@ -63,13 +72,18 @@ impl Scanner {
         }
         self.read = read;
         let unlisted = listing.problems;
-        let unlisted_files = unlisted.iter().filter(|problem| problem.kind == FileProblemKind::Unreadable).count();
+        let unlisted_files = unlisted
+            .iter()
+            .filter(|problem| problem.kind == FileProblemKind::Unreadable)
+            .count();
         let files = listing.files.len() + unlisted_files;
         Ok(parts.into_scan(unlisted, files))
     }
 
     fn is_known(&self, found: &Found) -> bool {
-        self.read.get(&found.path).is_some_and(|read| read.stamp == Some(found.stamp))
+        self.read
+            .get(&found.path)
+            .is_some_and(|read| read.stamp == Some(found.stamp))
     }
 }
 
@@ -78,7 +92,12 @@ fn read_on_own_thread(changed: &[&Found]) -> Result<HashMap<PathBuf, Read>, Scan
     if changed.is_empty() {
         return Ok(HashMap::new());
     }
-    let read_all = || changed.iter().map(|found| (found.path.clone(), read_one(found))).collect();
+    let read_all = || {
+        changed
+            .iter()
+            .map(|found| (found.path.clone(), read_one(found)))
+            .collect()
+    };
     thread::scope(|scope| {
         let reader = thread::Builder::new()
             .name("dag-files".to_owned())
@@ -94,7 +113,10 @@ fn read_on_own_thread(changed: &[&Found]) -> Result<HashMap<PathBuf, Read>, Scan
 
 fn read_one(found: &Found) -> Read {
     match file::read(&found.path) {
-        Ok((bytes, stamp)) => Read { stamp: Some(stamp), content: content(&found.name, &bytes) },
+        Ok((bytes, stamp)) => Read {
+            stamp: Some(stamp),
+            content: content(&found.name, &bytes),
+        },
         Err(trouble) => Read {
             stamp: (trouble.kind == FileProblemKind::TooLarge).then_some(found.stamp),
             content: Content::Trouble(Arc::new(trouble)),
@@ -125,7 +147,9 @@ fn content(name: &str, bytes: &[u8]) -> Content {
 fn mentions(bytes: &[u8], word: &str) -> bool {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.contains(word),
-        Err(_) => bytes.windows(word.len()).any(|window| window == word.as_bytes()),
+        Err(_) => bytes
+            .windows(word.len())
+            .any(|window| window == word.as_bytes()),
     }
 }
 
@@ -151,14 +175,27 @@ impl Parts {
     }
 
     fn into_scan(self, unlisted: Vec<FileProblem>, files: usize) -> Scan {
-        let declared = self.readings.iter().flat_map(|reading| reading.declarations.iter().cloned()).collect();
+        let declared = self
+            .readings
+            .iter()
+            .flat_map(|reading| reading.declarations.iter().cloned())
+            .collect();
         let (declarations, duplicates) = keep_first(declared);
-        let mut refusals: Vec<_> =
-            self.readings.iter().flat_map(|reading| reading.refusals.iter().cloned()).chain(duplicates).collect();
+        let mut refusals: Vec<_> = self
+            .readings
+            .iter()
+            .flat_map(|reading| reading.refusals.iter().cloned())
+            .chain(duplicates)
+            .collect();
         refusals.sort_by(|a, b| a.origin.cmp(&b.origin));
         let mut unreadable = self.problems;
         unreadable.extend(unlisted);
         unreadable.sort_by(|a, b| a.file.cmp(&b.file));
-        Scan { declarations, refusals, unreadable, files }
+        Scan {
+            declarations,
+            refusals,
+            unreadable,
+            files,
+        }
     }
 }
