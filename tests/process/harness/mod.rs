@@ -248,3 +248,10 @@ pub(crate) fn before_exec(
         command.pre_exec(before_exec);
     }
 }
+
+/// Gives a descriptor a second number, in a child between fork and exec.
+#[expect(unsafe_code, reason = "descriptors of a child between fork and exec")]
+pub(crate) fn copy_descriptor(from: i32, to: i32) {
+    // SAFETY: descriptor numbers of this process only.
+    unsafe { libc::dup2(from, to) };
+}

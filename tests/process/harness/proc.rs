@@ -125,6 +125,21 @@ pub(crate) fn descendants(pid: i32) -> Vec<i32> {
     found
 }
 
+/// Everything in a session, zombies included, in no order.
+pub(crate) fn session_members(session: i32) -> Vec<i32> {
+    let of_session = |pid: i32| {
+        let stat = read(pid, "stat")?;
+        // After the name: state, parent, group, session. Source: proc(5).
+        let member =
+            stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(3)? == session.to_string();
+        member.then_some(pid)
+    };
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| of_session(entry.ok()?.file_name().to_str()?.parse().ok()?))
+        .collect()
+}
+
 /// Gives the command's process a session of its own, so that group signals reach its tree and nothing else.
 pub(super) fn in_own_session(command: &mut Command) {
     before_exec(command, || Ok(nix::unistd::setsid().map(drop)?));
