@@ -21,3 +21,4 @@ mod parent_death;
 mod races;
 mod standalone;
 mod stop;
+mod transparency;

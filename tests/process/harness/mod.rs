@@ -28,14 +28,21 @@ pub(crate) const TEST_LOOP: &str = "RMQ_WATCHER_TEST_LOOP";
 /// `rmq-launcher OPTIONS -- COMMAND`, with the words of the options separated by spaces, for a watcher with an idle loop.
 pub(crate) fn launcher(options: &str, command: &[&str]) -> Command {
     let mut launcher = Command::new(LAUNCHER);
-    launcher.args(options.split_ascii_whitespace()).arg("--").args(command).env(TEST_LOOP, "idle");
+    launcher
+        .args(options.split_ascii_whitespace())
+        .arg("--")
+        .args(command)
+        .env(TEST_LOOP, "idle");
     launcher
 }
 
 /// `rmq-watcher run` as a child of this test, with `RMQ_WATCHER_TEST_LOOP=fault`.
 pub(crate) fn watcher(fault: &str) -> Command {
     let mut watcher = Command::new(WATCHER);
-    watcher.arg("run").env("RMQ_WATCHER_PARENT_PID", std::process::id().to_string()).env(TEST_LOOP, fault);
+    watcher
+        .arg("run")
+        .env("RMQ_WATCHER_PARENT_PID", std::process::id().to_string())
+        .env(TEST_LOOP, fault);
     watcher
 }
 
@@ -80,9 +87,17 @@ impl Run {
         command.stdin(Stdio::null());
         wire(&mut command, &log);
         proc::in_own_session(&mut command);
-        #[expect(clippy::zombie_processes, reason = "collected by Exit::of, or with this test's process")]
+        #[expect(
+            clippy::zombie_processes,
+            reason = "collected by Exit::of, or with this test's process"
+        )]
         let child = command.spawn().unwrap();
-        Self { pid: i32::try_from(child.id()).unwrap(), log, announced: Vec::new(), _directory: directory }
+        Self {
+            pid: i32::try_from(child.id()).unwrap(),
+            log,
+            announced: Vec::new(),
+            _directory: directory,
+        }
     }
 
     /// Lets ERROR and WARNING lines of these events pass.
@@ -98,7 +113,10 @@ impl Run {
 
     /// How many lines hold `part`.
     pub(crate) fn count(&self, part: &str) -> usize {
-        self.text().lines().filter(|line| line.contains(part)).count()
+        self.text()
+            .lines()
+            .filter(|line| line.contains(part))
+            .count()
     }
 
     /// Waits for a line that holds `part` and returns it.
@@ -107,13 +125,19 @@ impl Run {
             let text = self.text();
             // The last line may be half written.
             let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-            whole.lines().find(|line| line.contains(part)).map(str::to_owned)
+            whole
+                .lines()
+                .find(|line| line.contains(part))
+                .map(str::to_owned)
         })
     }
 
     /// The watcher's PID, from the launcher's line.
     pub(crate) fn watcher(&self) -> i32 {
-        number_after(&self.line("RMQ Watcher process started with PID"), "with PID ")
+        number_after(
+            &self.line("RMQ Watcher process started with PID"),
+            "with PID ",
+        )
     }
 
     /// Waits until the watcher's loop runs, and returns the watcher's PID.
@@ -141,7 +165,12 @@ impl Run {
         self.text()
             .lines()
             .filter(|line| line.contains("} ERROR - ") || line.contains("} WARNING - "))
-            .filter(|line| !self.announced.iter().any(|event| line.contains(&format!("event={event}"))))
+            .filter(|line| {
+                !self
+                    .announced
+                    .iter()
+                    .any(|event| line.contains(&format!("event={event}")))
+            })
             .map(str::to_owned)
             .collect()
     }
@@ -170,9 +199,14 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
 
 /// The number right behind `before` in `line`.
 pub(crate) fn number_after(line: &str, before: &str) -> i32 {
-    let rest = line.split_once(before).unwrap_or_else(|| panic!("no {before:?} in {line:?}")).1;
+    let rest = line
+        .split_once(before)
+        .unwrap_or_else(|| panic!("no {before:?} in {line:?}"))
+        .1;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().unwrap_or_else(|_| panic!("no number after {before:?} in {line:?}"))
+    digits
+        .parse()
+        .unwrap_or_else(|_| panic!("no number after {before:?} in {line:?}"))
 }
 
 /// Whether the long rounds were asked for.
@@ -187,7 +221,11 @@ pub(crate) fn scheduler_script(seconds: &str, code: u8) -> String {
 
 /// A file for outputs, appended to, so that both outputs of a tree interleave by line.
 pub(crate) fn open(path: &Path) -> File {
-    OpenOptions::new().create(true).append(true).open(path).unwrap()
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .unwrap()
 }
 
 /// Makes this test's process the one that orphans fall to, so that their exit codes can be collected.
@@ -201,9 +239,19 @@ pub(crate) fn before_exec(
     command: &mut Command,
     before_exec: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static,
 ) {
-    #[expect(unsafe_code, reason = "states that only the child itself can take on before exec")]
+    #[expect(
+        unsafe_code,
+        reason = "states that only the child itself can take on before exec"
+    )]
     // SAFETY: the closures of these tests make system calls only.
     unsafe {
         command.pre_exec(before_exec);
     }
+}
+
+/// Gives a descriptor a second number, in a child between fork and exec.
+#[expect(unsafe_code, reason = "descriptors of a child between fork and exec")]
+pub(crate) fn copy_descriptor(from: i32, to: i32) {
+    // SAFETY: descriptor numbers of this process only.
+    unsafe { libc::dup2(from, to) };
 }
