@@ -9,6 +9,7 @@
 
 mod auth;
 mod client;
+pub mod connections;
 mod error;
 pub mod events;
 mod http;
