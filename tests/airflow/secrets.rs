@@ -1,14 +1,16 @@
 //! Passwords and tokens from files and programs (L2), with a scripted server.
 
 use std::fs;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::{Arc, Mutex};
 
 use rmq_watcher::config::airflow::{Credentials, PasswordSource};
 use rmq_watcher::domain::outcome::TriggerAnswer;
 
 use crate::login::{TOKEN, V1, V2, created, fault, forbidden, trigger};
 use crate::stub::{Act, Stub};
-use crate::support::{client, eventually, run};
+use crate::support::{client, eventually, password, run};
 
 #[test]
 fn a_password_file_is_read_again_at_the_next_login() {
@@ -193,5 +195,64 @@ fn without_credentials_nothing_is_tried() {
         let client = client(&stub.url, Credentials::Missing);
         assert!(fault(trigger(&client).await).contains("airflow.username"));
         assert!(stub.seen_of(V2).is_empty() && stub.seen_of(TOKEN).is_empty());
+    });
+}
+
+/// Everything that is logged, kept in memory.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn no_secret_reaches_the_log_or_an_answer() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    run(async {
+        let planted = Act::json(201, r#"{"access_token":"pl4nted.token"}"#);
+        let three = Stub::start().await;
+        three
+            .airflow3()
+            .now(TOKEN, planted)
+            .on(V2, Act::json(401, r#"{"detail":"Token Expired"}"#));
+        let two = Stub::start().await;
+        two.airflow2().on(V1, forbidden()).on(V1, created());
+        let refusing = Stub::start().await;
+        refusing
+            .airflow3()
+            .now(TOKEN, Act::json(401, r#"{"detail":"Invalid credentials"}"#));
+        let mut said = String::new();
+        for stub in [&three, &two, &refusing] {
+            let client = client(&stub.url, password("u", "pl4nted-password"));
+            for _ in 0..2 {
+                said.push_str(&format!("{:?}", trigger(&client).await));
+            }
+        }
+        let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert!(
+            logged.contains("airflow.version-found") && logged.contains("airflow.basic-chosen"),
+            "{logged}"
+        );
+        // The password as it is, and within Basic ("u:pl4nted-password").
+        for secret in ["pl4nted", "dTpwbDRudGVk", "session=s1"] {
+            assert!(
+                !logged.contains(secret) && !said.contains(secret),
+                "{secret}: {logged} {said}"
+            );
+        }
     });
 }
