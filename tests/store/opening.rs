@@ -114,10 +114,10 @@ fn the_thread_commits_everything_before_it_says_closed() {
         drop(store);
         closed.await.unwrap();
     });
+    assert!(!dir.path().join("state.db-wal").exists(), "a clean close leaves one file");
     let connection = Connection::open(file(dir.path())).unwrap();
     let count: i64 = connection.query_row("SELECT count(*) FROM epochs", [], |row| row.get(0)).unwrap();
     assert_eq!(count, 500);
-    assert!(!dir.path().join("state.db-wal").exists(), "a clean close leaves one file");
 }
 
 async fn open_epoch(store: Store, n: i64) -> rmq_watcher::domain::ids::Epoch {
