@@ -3,6 +3,8 @@
 //! This list is the only place that knows them. The loader reads defaults from here, the environment's names follow from
 //! it, unknown keys are judged against it, and `tests/config/tidy.rs` compares it with the documentation both ways.
 
+use self::Fallback::{Derived, Text, Unset};
+
 /// What a key means when nobody sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
@@ -66,8 +68,6 @@ pub const ENVIRONMENT_PREFIX: &str = "RMQ_WATCHER__";
 
 /// The section of the file that holds AMQP connections, one table each.
 pub const CONNECTIONS: &str = "connections";
-
-use Fallback::{Derived, Text, Unset};
 
 const ABSOLUTE_PATH: &str = "an absolute path, or one that starts with ~/";
 

@@ -59,7 +59,7 @@ impl Settings {
             file: sources.file.as_ref().map(|(path, _)| path.clone()),
             hostname: sources.hostname.clone(),
             warnings,
-            effective: reader.effective,
+            effective: reader.into_effective(),
         })
     }
 }

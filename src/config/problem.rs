@@ -75,9 +75,11 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.origin {
-            Origin::Environment(name) if *name == self.key => write!(f, "{}", self.origin)?,
-            origin => write!(f, "{} ({origin})", self.key)?,
+        // An unknown variable is its own key and place.
+        if self.origin == Origin::Environment(self.key.clone()) {
+            write!(f, "{}", self.origin)?;
+        } else {
+            write!(f, "{} ({})", self.key, self.origin)?;
         }
         if let Some(shown) = &self.shown {
             write!(f, " is {shown}")?;

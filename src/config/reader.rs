@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::Value as Toml;
 
 use super::environment::Environment;
-use super::keys::{Fallback, Key};
+use super::keys::{Fallback, KEYS, Key};
 use super::problem::{Origin, Problem, shown};
 use super::settings::EffectiveSetting;
 use super::sources::Sources;
@@ -114,11 +114,10 @@ impl<'a> Reader<'a> {
             Ok(None) => {}
             Err(_) => {
                 let origin = Origin::Environment(name);
-                self.problems.push(Problem::said(
-                    &key.path(),
-                    &origin,
-                    "the variable is not UTF-8 text",
-                ));
+                let problem = Problem::said(&key.path(), &origin, "the variable is not UTF-8 text");
+                if !self.problems.contains(&problem) {
+                    self.problems.push(problem);
+                }
             }
         }
         let value = self.file.get(key.section)?.as_table()?.get(key.name)?;
@@ -195,6 +194,28 @@ impl<'a> Reader<'a> {
             shown_value: value,
             source: origin.to_string(),
         });
+    }
+
+    /// The effective set: every key in the documentation's order, also those that nobody set, then what has no key.
+    pub(super) fn into_effective(mut self) -> Vec<EffectiveSetting> {
+        let mut ordered = Vec::with_capacity(KEYS.len() + self.effective.len());
+        for key in KEYS {
+            let path = key.path();
+            let found = self
+                .effective
+                .iter()
+                .position(|setting| setting.key == path);
+            ordered.push(match found {
+                Some(index) => self.effective.remove(index),
+                None => EffectiveSetting {
+                    key: path,
+                    shown_value: "not set".to_owned(),
+                    source: "default".to_owned(),
+                },
+            });
+        }
+        ordered.append(&mut self.effective);
+        ordered
     }
 }
 

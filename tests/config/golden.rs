@@ -94,7 +94,9 @@ fn is_same(ours: &AirflowConnection, airflow: &Value, dialect: AirflowDialect) -
             &Value::Object(theirs.clone()),
         ),
         // Airflow 2 hands such an extra on; no reader of it gets further than an exception.
-        _ => dialect == AirflowDialect::V2 && ours.extra == Map::new() && !ours.notes.is_empty(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            dialect == AirflowDialect::V2 && ours.extra == Map::new() && !ours.notes.is_empty()
+        }
     };
     text(ours.conn_type.as_deref(), "conn_type")
         && text(ours.host.as_deref(), "host")

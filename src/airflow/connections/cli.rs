@@ -120,12 +120,14 @@ impl AirflowCli {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => CliError::NoProgram(program()),
-                _ => CliError::Spawn {
+            .map_err(|error| {
+                if error.kind() == io::ErrorKind::NotFound {
+                    return CliError::NoProgram(program());
+                }
+                CliError::Spawn {
                     program: program(),
                     reason: error.to_string(),
-                },
+                }
             })
     }
 }

@@ -49,7 +49,6 @@ pub fn parse_float(text: &str) -> Option<f64> {
 }
 
 #[cfg(test)]
-#[expect(clippy::float_cmp, reason = "the values are exact")]
 mod tests {
     use super::*;
 

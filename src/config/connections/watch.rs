@@ -52,8 +52,11 @@ pub fn read_if_changed(path: &Path, before: &Snapshot) -> io::Result<Option<Snap
             let mut problems = Vec::new();
             after.connections = file::read(&root, path, &mut problems);
             for (id, connection) in &before.connections {
-                let prefix = format!("connections.{id}.");
-                if problems.iter().any(|p| p.key.starts_with(&prefix)) {
+                let (key, prefix) = (format!("connections.{id}"), format!("connections.{id}."));
+                if problems
+                    .iter()
+                    .any(|p| p.key == key || p.key.starts_with(&prefix))
+                {
                     after.connections.insert(id.clone(), connection.clone());
                 }
             }
