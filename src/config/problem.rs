@@ -1,7 +1,7 @@
 //! What is wrong with the configuration, all of it at once.
 //!
 //! Invariant: no problem shows a secret. Values of secret keys and of keys we do not know are never shown at all, others
-//! only as far as they look harmless ([`shown`]). Held by the planted-secret test in `tests/config`.
+//! only as far as they look harmless (`shown`). Held by the planted-secret test in `tests/config`.
 
 use std::fmt;
 use std::path::PathBuf;
