@@ -63,6 +63,24 @@ fn the_effective_set_has_every_key_in_order() {
 }
 
 #[test]
+fn secrets_are_stars_in_the_effective_set() {
+    let file = "[airflow]\nusername = \"u\"\npassword = \"p\"\n";
+    assert_eq!(
+        shown(&load(&given(&[], Some(file), None)), "airflow.password").0,
+        "***"
+    );
+    let file = "[airflow]\ntoken_command = [\"get\"]\n";
+    assert_eq!(
+        shown(
+            &load(&given(&[], Some(file), None)),
+            "airflow.token_command"
+        )
+        .0,
+        "***"
+    );
+}
+
+#[test]
 fn a_variable_that_is_not_text_is_told_once() {
     use std::os::unix::ffi::OsStringExt;
     let bad = std::ffi::OsString::from_vec(vec![0xff]);
