@@ -43,8 +43,14 @@ struct Shared<S> {
     closing: Closing,
 }
 
-/// The consuming connections. Lives in a `LocalSet`.
+/// The consuming connections. Lives in a `LocalSet`; clones are the same pool.
 pub struct Pool<S>(Rc<Shared<S>>);
+
+impl<S> Clone for Pool<S> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
 
 impl<S: ConnectionSource + 'static> Pool<S> {
     /// A pool without connections; `source` is asked for fresh settings at every connect.

@@ -16,9 +16,12 @@ pub(super) const NOTE: &str = "rmq_watcher.stashed_headers";
 /// this many in flight, the oldest shows its note instead of its headers.
 const MAX_WAITING: usize = 4096;
 
+/// Numbers and the tables' entries, oldest first.
+type Waiting = VecDeque<(i64, Vec<u8>)>;
+
 /// Shared by a connection's wire and its consumers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stash(Arc<Mutex<VecDeque<(i64, Vec<u8>)>>>);
+pub(super) struct Stash(Arc<Mutex<Waiting>>);
 
 impl Stash {
     /// Takes a table's entries in; the number is random, so that no publisher can ask for another's headers.
