@@ -80,8 +80,8 @@ fn set_timer(after: Duration) {
             tv_usec: 0,
         },
         it_value: libc::timeval {
-            tv_sec: libc::time_t::try_from(after.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_usec: libc::suseconds_t::from(after.subsec_micros()),
+            tv_sec: after.as_secs().try_into().unwrap_or(i32::MAX.into()),
+            tv_usec: after.subsec_micros().into(),
         },
     };
     // SAFETY: a valid timer value; the old one is not asked for.

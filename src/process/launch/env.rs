@@ -22,7 +22,7 @@ const STRIPPED: [(&str, &str); 7] = [
     (LAUNCHED, "it tells schedulers apart, not watchers"),
 ];
 
-/// The watcher's environment: the caller's without [`STRIPPED`], plus the PID of the scheduler-to-be.
+/// The watcher's environment: the caller's without what belongs to the scheduler alone, plus the PID of the scheduler-to-be.
 pub fn for_watcher(caller: &[CString], scheduler_pid: i32) -> Vec<CString> {
     let mut environment: Vec<CString> = caller
         .iter()
