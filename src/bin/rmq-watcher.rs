@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use rmq_watcher::process::parent::ParentSource;
-use rmq_watcher::process::{SupervisorOptions, supervise};
+use rmq_watcher::process::{SupervisorOptions, exit, supervise};
 
 /// RabbitMQ messages start Apache Airflow DAG runs.
 #[derive(Parser)]
@@ -49,12 +49,5 @@ fn main() {
     let code = supervise(SupervisorOptions::new(parent), |work| {
         rmq_watcher::app::run(config, work)
     });
-    leave(code)
-}
-
-/// Ends the process past every destructor and exit handler: threads that are left behind must not hold it up.
-#[expect(unsafe_code, reason = "std offers no _exit")]
-fn leave(code: i32) -> ! {
-    // SAFETY: ends the process; nothing is left to be written.
-    unsafe { libc::_exit(code) }
+    exit::leave(code)
 }
