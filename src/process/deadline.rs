@@ -17,7 +17,7 @@ pub const CONSUMER_BUDGET: Duration = Duration::from_secs(30);
 
 static ARMED: AtomicBool = AtomicBool::new(false);
 
-/// The bounds of the way out.
+/// The bounds of the way out, and the beat of the wait before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// From the stop to leaving without the loop; 45 s.
@@ -26,6 +26,8 @@ pub struct Deadlines {
     pub hard_exit: Duration,
     /// For writing out the log; 2 s.
     pub log_flush: Duration,
+    /// Between two comparisons of the parent's PID; 1 s. The only wake-up of an idle watcher.
+    pub parent_check: Duration,
 }
 
 impl Deadlines {
@@ -36,6 +38,7 @@ impl Deadlines {
             loop_stop: seconds("RMQ_WATCHER_TEST_LOOP_STOP_SECS", 45),
             hard_exit: seconds("RMQ_WATCHER_TEST_HARD_EXIT_SECS", 60),
             log_flush: Duration::from_secs(2),
+            parent_check: seconds("RMQ_WATCHER_TEST_PARENT_CHECK_SECS", 1),
         }
     }
 }
@@ -76,8 +79,8 @@ fn set_timer(after: Duration) {
     let timer = libc::itimerval {
         it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 },
         it_value: libc::timeval {
-            tv_sec: libc::time_t::try_from(after.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_usec: libc::suseconds_t::from(after.subsec_micros()),
+            tv_sec: after.as_secs().try_into().unwrap_or(i32::MAX.into()),
+            tv_usec: after.subsec_micros().into(),
         },
     };
     // SAFETY: a valid timer value; the old one is not asked for.

@@ -12,3 +12,10 @@ pub const REFUSED: i32 = 2;
 pub const COMMAND_NOT_EXECUTABLE: i32 = 126;
 /// Launcher: there is no such command.
 pub const COMMAND_NOT_FOUND: i32 = 127;
+
+/// Ends the process past every destructor and exit handler, so that threads which are left behind cannot hold it up.
+#[expect(unsafe_code, reason = "std offers no _exit")]
+pub fn leave(code: i32) -> ! {
+    // SAFETY: ends the process; whoever calls has nothing left to write.
+    unsafe { libc::_exit(code) }
+}

@@ -29,7 +29,7 @@ use crate::telemetry::{self, LogHandle, events, line};
 pub struct SupervisorOptions {
     /// Whose watcher this is.
     pub parent: ParentSource,
-    /// The bounds of the way out.
+    /// The bounds of the way out, and the beat of the wait.
     pub deadlines: Deadlines,
 }
 
@@ -42,7 +42,7 @@ impl SupervisorOptions {
 
 /// Runs `work` in the loop thread until a stop signal, the scheduler's death or its own end, and returns the exit code.
 ///
-/// To be called first thing in a process with one thread; the caller leaves with `_exit`, because threads may still run.
+/// To be called first thing in a process with one thread; the caller leaves with [`exit::leave`], because threads may still run.
 /// `work` is called inside the loop thread, on a single-threaded runtime inside a `LocalSet`.
 pub fn supervise<F, Fut, E>(options: SupervisorOptions, work: F) -> i32
 where
@@ -53,7 +53,12 @@ where
     let deadlines = options.deadlines;
     let code = match set_up(&options, work) {
         Ok(mut process) => {
-            let reason = wait::for_a_reason(&mut process.stops, &process.parent, &process.thread);
+            let reason = wait::for_a_reason(
+                &mut process.stops,
+                &process.parent,
+                &process.thread,
+                deadlines.parent_check,
+            );
             process.leave(reason, deadlines)
         }
         Err(refused) => {

@@ -1,6 +1,6 @@
 //! The main thread's two waits: for a reason to leave, and for the loop on the way out.
 //!
-//! Idle, the first one wakes once a second for one `getppid` and nothing else.
+//! Idle, the first one wakes once each tick (1 s) for one `getppid` and nothing else.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -10,9 +10,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::loop_thread::{LoopEnd, LoopThread};
 use super::parent::Parent;
 use super::signals::{StopSignal, Stops};
-
-/// How often the parent is compared, in milliseconds.
-const TICK_MS: u16 = 1000;
 
 /// How long a parent-death signal may trail behind the other ways of noticing, in milliseconds. The kernel sends it first;
 /// where another thread runs the handler, its byte may come a moment later.
@@ -29,8 +26,15 @@ pub(super) enum Reason {
     LoopEnded(LoopEnd),
 }
 
-/// Waits until there is a reason to leave. A signal wins over the parent's death, and both over the loop's end.
-pub(super) fn for_a_reason(stops: &mut Stops, parent: &Parent, thread: &LoopThread) -> Reason {
+/// Waits until there is a reason to leave, comparing the parent each `tick`. A signal wins over the parent's death, and both
+/// over the loop's end.
+pub(super) fn for_a_reason(
+    stops: &mut Stops,
+    parent: &Parent,
+    thread: &LoopThread,
+    tick: Duration,
+) -> Reason {
+    let tick = PollTimeout::try_from(tick).unwrap_or(PollTimeout::MAX);
     loop {
         let parent_exited = {
             let mut watched = vec![
@@ -39,7 +43,7 @@ pub(super) fn for_a_reason(stops: &mut Stops, parent: &Parent, thread: &LoopThre
             ];
             watched.extend(parent.exit_readiness().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
             // EINTR is a wake like any other; every source is looked at below.
-            let _ = poll(&mut watched, PollTimeout::from(TICK_MS));
+            let _ = poll(&mut watched, tick);
             watched.get(2).is_some_and(|fd| fd.any().unwrap_or(false))
         };
         if let Some(signal) = stops.take() {

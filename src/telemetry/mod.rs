@@ -1,6 +1,6 @@
 //! Log and metric set-up: what a log line looks like, which events exist, and a writer that cannot hold anybody up.
 //!
-//! A line goes `tracing` macro → [`layer`] (one event, one line) → [`queue`] → [`writer`] thread → one `write(2)` on standard
+//! A line goes `tracing` macro → `layer` (one event, one line) → `queue` → `writer` thread → one `write(2)` on standard
 //! output. Nothing on that way waits for the reader of the log: a full or broken standard output costs lines, which are
 //! counted and said later, and never consuming (`tests/process`, rows 31 and 32).
 //!

@@ -58,7 +58,7 @@ fn row_43_container_code_is_the_scheduler_s_under_every_init() {
     for (name, init, setsid, to_the_group) in INITS {
         let script = scheduler_script("0.5", 5);
         let mut words = init.to_vec();
-        words.extend([LAUNCHER, "--", "sh", "-c", &script]);
+        words.extend([LAUNCHER.path(), "--", "sh", "-c", &script]);
         let mut command = container(&words);
         command.env("DUMB_INIT_SETSID", setsid);
         let run = Run::start(command);
@@ -85,7 +85,7 @@ fn row_43_container_code_is_the_scheduler_s_under_every_init() {
 fn row_36_dumb_init_hands_other_signals_to_the_group_and_the_watcher_runs_on() {
     let script =
         "trap 'echo dumped' USR2; trap : HUP QUIT USR1; echo ready; while :; do sleep 0.02; done";
-    let mut command = container(&["dumb-init", "--", LAUNCHER, "--", "sh", "-c", script]);
+    let mut command = container(&["dumb-init", "--", LAUNCHER.path(), "--", "sh", "-c", script]);
     command.env("DUMB_INIT_SETSID", "1");
     let run = Run::start(command);
     let init = init_of(&run);
@@ -107,7 +107,7 @@ fn row_36_dumb_init_hands_other_signals_to_the_group_and_the_watcher_runs_on() {
 #[test]
 fn row_44_watcher_has_stopped_by_itself_before_a_deaf_scheduler_is_killed() {
     let script = "trap '' TERM; echo ready; while :; do sleep 0.02; done";
-    let mut command = container(&["dumb-init", "--", LAUNCHER, "--", "sh", "-c", script]);
+    let mut command = container(&["dumb-init", "--", LAUNCHER.path(), "--", "sh", "-c", script]);
     command.env("DUMB_INIT_SETSID", "1");
     let run = Run::start(command);
     let init = init_of(&run);
@@ -127,7 +127,7 @@ fn row_44_watcher_has_stopped_by_itself_before_a_deaf_scheduler_is_killed() {
 fn row_45_kill_9_of_pid_1_leaves_nothing() {
     for init in [&["dumb-init", "--"][..], &["tini", "-g", "--"], &[]] {
         let mut words = init.to_vec();
-        words.extend([LAUNCHER, "--", "sleep", "600"]);
+        words.extend([LAUNCHER.path(), "--", "sleep", "600"]);
         let run = Run::start(container(&words));
         let init = init_of(&run);
         let watcher = watcher_of(&run, init);
@@ -142,7 +142,7 @@ fn row_45_kill_9_of_pid_1_leaves_nothing() {
 
 #[test]
 fn row_46_watcher_as_pid_1_with_its_parent_outside_is_refused() {
-    let run = Run::start(container(&[WATCHER, "run", "--parent-pid", "12345"]))
+    let run = Run::start(container(&[WATCHER.path(), "run", "--parent-pid", "12345"]))
         .announce(&["start.refused"]);
     assert_eq!(run.exit(), Exit::Code(2));
     run.line("does not hold the scheduler's PID — not starting the watcher");
@@ -151,7 +151,7 @@ fn row_46_watcher_as_pid_1_with_its_parent_outside_is_refused() {
 #[test]
 fn row_46_deadline_holds_for_a_watcher_that_is_pid_1() {
     // The kernel drops its own alarm's default action for PID 1, so a handler has to end the process: 128 + 14.
-    let mut command = container(&[WATCHER, "run", "--standalone"]);
+    let mut command = container(&[WATCHER.path(), "run", "--standalone"]);
     command
         .env("RMQ_WATCHER_TEST_LOOP", "hang_close")
         .env("RMQ_WATCHER_TEST_HARD_EXIT_SECS", "0.5");

@@ -18,7 +18,7 @@ fn row_01_start_makes_the_watcher_a_child_of_the_scheduler() {
     let watcher = run.watcher();
     assert_eq!(run.started_watcher(), watcher);
     assert_eq!(proc::parent(watcher), Some(run.pid));
-    assert_eq!(proc::read(run.pid, "comm").as_deref(), Some("sleep\n"));
+    run.becomes("sleep");
     assert_eq!(
         proc::read(watcher, "cmdline").as_deref(),
         Some("rmq-watcher\0run\0")
@@ -91,9 +91,9 @@ fn row_04_watcher_is_looked_for_beside_the_launcher_and_on_path() {
     let alone = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     let lone_launcher = alone.path().join("rmq-launcher");
-    std::fs::copy(LAUNCHER, &lone_launcher).unwrap();
+    std::fs::copy(LAUNCHER.path(), &lone_launcher).unwrap();
     std::os::unix::fs::symlink(
-        crate::harness::WATCHER,
+        crate::harness::WATCHER.path(),
         elsewhere.path().join("rmq-watcher"),
     )
     .unwrap();
@@ -200,7 +200,7 @@ fn row_07_command_that_cannot_start_gives_a_shell_s_codes_and_ends_the_watcher()
 fn row_08_nested_launcher_starts_no_second_watcher() {
     let script = format!("{LAUNCHER} -- sleep 600; true");
     let nestings: [&[&str]; 3] = [
-        &[LAUNCHER, "--", "sleep", "600"],
+        &[LAUNCHER.path(), "--", "sleep", "600"],
         &["sh", "-c", &script],
         &["bash", "-c", &format!("bash -c '{script}'; true")],
     ];
@@ -237,6 +237,7 @@ fn row_08_stale_marker_does_not_keep_the_watcher_from_starting() {
         command.env("RMQ_WATCHER_LAUNCHED", &marker);
         let run = Run::start(command);
         let watcher = run.started_watcher();
+        run.becomes("sleep");
         let environment = proc::read(run.pid, "environ").unwrap();
         let markers: Vec<&str> = environment
             .split('\0')
@@ -309,6 +310,7 @@ fn row_41_caller_s_descriptors_stay_out_of_the_watcher() {
         command.stdin(std::fs::File::open("/etc/passwd").unwrap());
     });
     let watcher = run.started_watcher();
+    run.becomes("sleep");
     let of_scheduler = proc::descriptors(run.pid);
     assert_eq!(of_scheduler[&77], "/etc/hostname");
     assert_eq!(of_scheduler[&0], "/etc/passwd");
@@ -342,6 +344,7 @@ fn row_41_watcher_s_environment_has_nothing_of_the_scheduler_s_own() {
     }
     assert!(environment.contains("KEPT=1"));
     assert!(environment.contains(&format!("RMQ_WATCHER_PARENT_PID={}", run.pid)));
+    run.becomes("sleep");
     let of_scheduler = proc::read(run.pid, "environ").unwrap();
     assert!(of_scheduler.contains("NOTIFY_SOCKET=/run/none"));
 }
@@ -353,9 +356,7 @@ fn row_42_shell_entrypoint_and_fork_storm_leave_the_watcher_running() {
     let run = Run::start(launcher("", &["bash", "-c", script]));
     let watcher = run.started_watcher();
     run.line("stormed");
-    eventually("the scheduler", || {
-        (proc::read(run.pid, "comm")? == "sleep\n").then_some(())
-    });
+    run.becomes("sleep");
     assert!(proc::is_alive(watcher));
     assert_eq!(proc::parent(watcher), Some(run.pid));
     assert_eq!(run.count("received"), 0);
@@ -363,7 +364,7 @@ fn row_42_shell_entrypoint_and_fork_storm_leave_the_watcher_running() {
 
 #[test]
 fn usage_is_printed_when_asked_for_and_named_when_wrong() {
-    let answer = |words: &[&str]| Command::new(LAUNCHER).args(words).output().unwrap();
+    let answer = |words: &[&str]| Command::new(LAUNCHER.path()).args(words).output().unwrap();
     let help = answer(&["--help"]);
     assert_eq!(help.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&help.stdout).contains("Usage: rmq-launcher [OPTIONS] -- CMD"));

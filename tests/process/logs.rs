@@ -140,7 +140,7 @@ fn row_32_line_goes_out_in_one_write() {
     command
         .args(["-f", "-e", "trace=write", "-s", "200", "-o"])
         .arg(&trace)
-        .args([crate::harness::WATCHER, "run", "--standalone"])
+        .args([crate::harness::WATCHER.path(), "run", "--standalone"])
         .env("RMQ_WATCHER_TEST_LOOP", "idle");
     let run = Run::start(command);
     let line = run.line("started on its own");

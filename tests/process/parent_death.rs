@@ -2,15 +2,19 @@
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{Exit, Run, WATCHER, eventually, launcher, number_after, proc};
+use crate::harness::{Exit, Run, TEST_LOOP, WATCHER, eventually, launcher, number_after, proc};
 
-/// Both switches of a watcher that has only its own check each second.
+/// Each takes one of the three notices out of play.
 const NO_SIGNAL: (&str, &str) = ("RMQ_WATCHER_TEST_NO_PDEATHSIG", "1");
 const NO_PIDFD: (&str, &str) = ("RMQ_WATCHER_TEST_NO_PIDFD", "1");
+/// Takes the comparison of PIDs out of play, so that only signal or pidfd can have noticed.
+const NO_CHECK: (&str, &str) = ("RMQ_WATCHER_TEST_PARENT_CHECK_SECS", "600");
 
 #[test]
 fn row_12_kill_9_scheduler_reaches_the_watcher_as_a_term() {
-    let run = Run::start(launcher("", &["sleep", "600"]));
+    let mut command = launcher("", &["sleep", "600"]);
+    command.envs([NO_PIDFD, NO_CHECK]);
+    let run = Run::start(command);
     let watcher = run.started_watcher();
     run.signal(Signal::SIGKILL);
     assert_eq!(run.exit(), Exit::Signal(9));
@@ -29,7 +33,7 @@ fn row_12_kill_9_scheduler_reaches_the_watcher_as_a_term() {
 
 #[test]
 fn row_13_kill_9_scheduler_without_the_signal_is_noticed_by_the_pidfd() {
-    killed_scheduler_is_noticed(&[NO_SIGNAL]);
+    killed_scheduler_is_noticed(&[NO_SIGNAL, NO_CHECK]);
 }
 
 #[test]
@@ -67,7 +71,9 @@ fn row_15_scheduler_that_had_dropped_its_uid_is_noticed_without_a_signal() {
         "sleep",
         "600",
     ];
-    let run = Run::start(launcher("", &drop_uid)).announce(&["parent.exited"]);
+    let mut command = launcher("", &drop_uid);
+    command.envs([NO_CHECK]);
+    let run = Run::start(command).announce(&["parent.exited"]);
     let watcher = run.started_watcher();
     eventually("the dropped uid", || {
         (proc::read(run.pid, "comm")? == "sleep\n"
@@ -94,6 +100,28 @@ fn row_16_scheduler_that_ends_and_tells_nobody_takes_the_watcher_along() {
         .announce(&["start.abandoned", "preparation.abandoned"]);
         assert_eq!(run.exit(), Exit::Code(code));
         assert_eq!(Exit::of(run.watcher()), Exit::Code(0));
+    }
+}
+
+#[test]
+fn row_16_watcher_started_by_a_shell_beside_the_scheduler_needs_no_launcher() {
+    for start in [
+        "RMQ_WATCHER_PARENT_PID=$$ WATCHER run",
+        "WATCHER run --parent-pid $$",
+    ] {
+        let script = format!(
+            "{} & exec sleep 600",
+            start.replace("WATCHER run", &format!("{WATCHER} run"))
+        );
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script]).env(TEST_LOOP, "idle");
+        let run = Run::start(command);
+        let watcher = run.started_watcher();
+        assert_eq!(proc::parent(watcher), Some(run.pid));
+        run.signal(Signal::SIGKILL);
+        assert_eq!(run.exit(), Exit::Signal(9));
+        assert_eq!(Exit::of(watcher), Exit::Code(0));
+        run.line("loop stopped");
     }
 }
 

@@ -49,7 +49,10 @@ fn standalone_outlives_the_process_that_started_it() {
     let mut command = std::process::Command::new("sh");
     command.args([
         "-c",
-        &format!("{} run --standalone & echo pid $!", crate::harness::WATCHER),
+        &format!(
+            "{} run --standalone & echo pid $!",
+            crate::harness::WATCHER.path()
+        ),
     ]);
     command.env(crate::harness::TEST_LOOP, "idle");
     let run = Run::start(command);

@@ -78,7 +78,7 @@ fn row_21_start_without_the_scheduler_s_pid_ends_with_2() {
         Some("2147483648"),
         Some("99999999999999999999"),
     ] {
-        let mut command = Command::new(WATCHER);
+        let mut command = Command::new(WATCHER.path());
         command.arg("run").env_remove("RMQ_WATCHER_PARENT_PID");
         if let Some(value) = value {
             command.env("RMQ_WATCHER_PARENT_PID", value);
@@ -89,7 +89,7 @@ fn row_21_start_without_the_scheduler_s_pid_ends_with_2() {
             "RMQ Watcher process {}: RMQ_WATCHER_PARENT_PID does not hold the scheduler's PID — not starting the watcher",
             run.pid
         ));
-        let mut command = Command::new(WATCHER);
+        let mut command = Command::new(WATCHER.path());
         command.args(["run", "--parent-pid", value.unwrap_or("x")]);
         let run = Run::start(command).announce(&["start.refused"]);
         assert_eq!(run.exit(), Exit::Code(2), "{value:?}");

@@ -2,11 +2,12 @@
 
 pub(crate) mod proc;
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill, killpg};
@@ -18,16 +19,49 @@ pub(crate) use proc::Exit;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The launcher's program.
-pub(crate) const LAUNCHER: &str = env!("CARGO_BIN_EXE_rmq-launcher");
+pub(crate) static LAUNCHER: Program =
+    Program::new("rmq-launcher", env!("CARGO_BIN_EXE_rmq-launcher"));
 /// The watcher's program.
-pub(crate) const WATCHER: &str = env!("CARGO_BIN_EXE_rmq-watcher");
+pub(crate) static WATCHER: Program = Program::new("rmq-watcher", env!("CARGO_BIN_EXE_rmq-watcher"));
+
+/// A binary under test: the one built with this test, or the one of its name in `RMQ_TEST_BINARIES`, a directory.
+pub(crate) struct Program {
+    name: &'static str,
+    built: &'static str,
+    chosen: OnceLock<String>,
+}
+
+impl Program {
+    const fn new(name: &'static str, built: &'static str) -> Self {
+        Self {
+            name,
+            built,
+            chosen: OnceLock::new(),
+        }
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &str {
+        self.chosen
+            .get_or_init(|| match std::env::var("RMQ_TEST_BINARIES") {
+                Ok(directory) => format!("{directory}/{}", self.name),
+                Err(_) => self.built.to_owned(),
+            })
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.path())
+    }
+}
 
 /// What stands in for the watcher's loop.
 pub(crate) const TEST_LOOP: &str = "RMQ_WATCHER_TEST_LOOP";
 
 /// `rmq-launcher OPTIONS -- COMMAND`, with the words of the options separated by spaces, for a watcher with an idle loop.
 pub(crate) fn launcher(options: &str, command: &[&str]) -> Command {
-    let mut launcher = Command::new(LAUNCHER);
+    let mut launcher = Command::new(LAUNCHER.path());
     launcher
         .args(options.split_ascii_whitespace())
         .arg("--")
@@ -38,7 +72,7 @@ pub(crate) fn launcher(options: &str, command: &[&str]) -> Command {
 
 /// `rmq-watcher run` as a child of this test, with `RMQ_WATCHER_TEST_LOOP=fault`.
 pub(crate) fn watcher(fault: &str) -> Command {
-    let mut watcher = Command::new(WATCHER);
+    let mut watcher = Command::new(WATCHER.path());
     watcher
         .arg("run")
         .env("RMQ_WATCHER_PARENT_PID", std::process::id().to_string())
@@ -144,6 +178,13 @@ impl Run {
     pub(crate) fn started_watcher(&self) -> i32 {
         let line = self.line("started for the scheduler process");
         number_after(&line, "RMQ Watcher process ")
+    }
+
+    /// Waits until the launcher has become `program`; a watcher may be up before that.
+    pub(crate) fn becomes(&self, program: &str) {
+        eventually(&format!("{program} in place of the launcher"), || {
+            (proc::read(self.pid, "comm")?.trim_end() == program).then_some(())
+        });
     }
 
     /// Signals the process started first.
