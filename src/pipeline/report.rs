@@ -73,8 +73,7 @@ impl Report {
             let Subscription { dag_id, queue, conn_id, .. } = &self.subscription;
             let (reason, event) = (fault.kind.code(), events::CONSUMER_FAILED);
             let line = format!(
-                "RMQ Watcher: no consumer on queue '{queue}' (connection '{conn_id}') for DAG '{dag_id}': {fault}; trying \
-                 again"
+                "RMQ Watcher: DAG '{dag_id}' gets no messages of queue '{queue}' (connection '{conn_id}'): {fault}; trying again"
             );
             if fault.kind.is_configuration() {
                 tracing::error!(event, reason, "{line}");

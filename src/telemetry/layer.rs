@@ -21,6 +21,10 @@ use super::line::{self, MAX_LINE_BYTES};
 use super::writer::LogHandle;
 use crate::config::log::{LogFormat, LogLevel, LogSettings};
 
+/// Crates whose lines are not written at all: the AMQP library says every lost connection and refused call several times at
+/// ERROR, each of which comes back to us as a value and is said once, in a person's words.
+const SILENT: &[&str] = &["lapin", "async_rs"];
+
 /// Turns events into lines and hands them to the writer.
 pub(super) struct LineLayer {
     level: LevelFilter,
@@ -43,8 +47,9 @@ impl LineLayer {
     fn wants(&self, metadata: &Metadata<'_>) -> bool {
         let target = metadata.target();
         let ours = target == "rmq_watcher" || target.starts_with("rmq_watcher::");
+        let crate_name = target.split("::").next().unwrap_or(target);
         let limit = if ours { self.level } else { self.level.min(LevelFilter::WARN) };
-        *metadata.level() <= limit
+        !SILENT.contains(&crate_name) && *metadata.level() <= limit
     }
 }
 

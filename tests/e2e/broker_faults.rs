@@ -61,8 +61,7 @@ fn real_wrong_password_is_told_and_over_when_it_is_right() {
 #[test]
 fn real_wrong_vhost_is_told() {
     let bench = Bench::new(Broker::shared(BrokerVersion::V4));
-    let wrong = bench.broker.url().replace(bench.broker.vhost(), "no_such_vhost");
-    let setup = bench.setup(&wrong);
+    let setup = bench.setup(&format!("amqp://guest:guest@{}/no_such_vhost", bench.broker.address()));
     let mut watcher = bench.expect_fault(&setup, &["no_such_vhost"]);
     assert!(watcher.stop(SOON).success());
 }
@@ -92,12 +91,18 @@ fn real_frozen_broker_is_told_and_over_when_it_wakes() {
 fn real_untrusted_certificate_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
-    let made = std::process::Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
-        .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", &path("key.pem"), "-out", &path("cert.pem")])
-        .output()
-        .expect("openssl is there");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    openssl(&["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test authority"], &[
+        ("-keyout", &path("ca-key.pem")),
+        ("-out", &path("ca.pem")),
+    ]);
+    openssl(&["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"], &[
+        ("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+        ("-addext", "basicConstraints=critical,CA:FALSE"),
+        ("-CA", &path("ca.pem")),
+        ("-CAkey", &path("ca-key.pem")),
+        ("-keyout", &path("key.pem")),
+        ("-out", &path("cert.pem")),
+    ]);
     // The broker's process may run as another user.
     for name in ["", "key.pem", "cert.pem"] {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -112,6 +117,13 @@ fn real_untrusted_certificate_is_told() {
     let setup = bench.setup(&url);
     let mut watcher = bench.expect_fault(&setup, &["certificate"]);
     assert!(watcher.stop(SOON).success());
-    let setup = bench.setup(&format!("{url}?ca_certs={}", path("cert.pem").replace('/', "%2F")));
+    let setup = bench.setup(&format!("{url}?ca_certs={}", path("ca.pem").replace('/', "%2F")));
     bench.expect_recovery(&setup, setup.start());
+}
+
+fn openssl(args: &[&str], options: &[(&str, &str)]) {
+    let mut command = std::process::Command::new("openssl");
+    command.args(args).args(options.iter().flat_map(|(name, value)| [name, value]));
+    let made = command.output().expect("openssl is there");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }

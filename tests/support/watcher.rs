@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -168,7 +168,7 @@ impl Watcher {
 
     /// Every line so far, of both streams.
     pub fn lines(&self) -> Vec<String> {
-        self.log.lines.lock().unwrap().clone()
+        self.log.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits for a line that contains a text, among those after the last line waited for, and returns it.
@@ -188,14 +188,14 @@ impl Watcher {
 
     /// How many lines of an event there are so far.
     pub fn count_event(&self, event: &str) -> usize {
-        let lines = self.log.lines.lock().unwrap();
+        let lines = self.log.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().filter(|line| is_event(line, event)).count()
     }
 
     #[track_caller]
     fn wait_matching(&mut self, what: &str, deadline: Duration, wanted: impl Fn(&str) -> bool) -> String {
         let end = Instant::now() + deadline;
-        let mut lines = self.log.lines.lock().unwrap();
+        let mut lines = self.log.lines.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             while self.read < lines.len() {
                 self.read += 1;
