@@ -1,7 +1,8 @@
 //! One HTTP request, one [`Exchange`].
 //!
 //! Serves every call of the adapter. No redirect is followed, no proxy of the environment is used (Airflow is a neighbour;
-//! what a proxy answers would be taken for its words), no request is repeated. Invariants, held by `tests/airflow/transport.rs`:
+//! what a proxy answers would be taken for its words), no request is repeated. Invariants, held by
+//! `tests/airflow/transport.rs`:
 //! - [`Exchange::NotSent`] only when no byte of the request left us: name, connect and TLS faults;
 //! - every wait is bounded by the request's timeout, every body by its limit, and a body over its limit is
 //!   [`Exchange::AnswerLost`], never cut;

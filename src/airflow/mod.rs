@@ -2,9 +2,9 @@
 //!
 //! Serves the data flow and `check`. The adapter carries requests and answers and holds the login; what an answer means is
 //! decided in [`crate::domain::outcome`]. Must not decide about deliveries, retry on its own (but for one new login), or
-//! log what it returns. Types of the HTTP library stop at [`http`].
+//! log what it returns. Types of the HTTP library stop in this module.
 //!
-//! Reading order: [`client`] (the calls), `probe` (which API), `auth` (who we are), `wire` (paths and bodies), `http`
+//! Reading order: `client` (the calls), `probe` (which API), `auth` (who we are), `wire` (paths and bodies), `http`
 //! (bytes), `tls`.
 
 mod auth;

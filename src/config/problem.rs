@@ -1,7 +1,7 @@
 //! What is wrong with the configuration, all of it at once.
 //!
 //! Invariant: no problem shows a secret. Values of secret keys and of keys we do not know are never shown at all, others
-//! only as far as they look harmless ([`shown`]). Held by the planted-secret test in `tests/config`.
+//! only as far as they look harmless (`shown`). Held by the planted-secret test in `tests/config`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -111,11 +111,11 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// A value as a problem may show it: quoted, cut to a line's length, and left out where it could hold a credential (an
-/// `@`, as in an address with a user).
+/// A value as a problem may show it: quoted, cut to a line's length, and left out where it could hold a credential (as an
+/// address with a user or a query can).
 pub(super) fn shown(value: &str) -> Option<String> {
     const LONGEST: usize = 60;
-    if value.contains('@') {
+    if value.contains(['@', '?', '=']) {
         return None;
     }
     let mut text: String = value.chars().take(LONGEST).collect();
@@ -173,6 +173,7 @@ mod tests {
     #[test]
     fn shown_leaves_out_what_may_hold_a_credential() {
         assert_eq!(shown("http://u:p@h"), None);
+        assert_eq!(shown("http://h?token=x"), None);
         assert_eq!(shown("abc").as_deref(), Some("\"abc\""));
     }
 }

@@ -20,6 +20,8 @@ use crate::domain::declaration::{FileProblem, FileProblemKind, keep_first};
 pub struct Scanner {
     folder: PathBuf,
     read: HashMap<PathBuf, Read>,
+    /// The number of the scan, so that what was not listed this time can be told and forgotten.
+    round: u64,
 }
 
 /// What was read from a file. Most files declare nothing, which takes no memory.
@@ -35,6 +37,8 @@ struct Read {
     /// How the file looked; `None` where it has to be read again whatever it looks like.
     stamp: Option<Stamp>,
     content: Content,
+    /// The last scan that listed the file.
+    round: u64,
 }
 
 impl Scanner {
@@ -43,6 +47,7 @@ impl Scanner {
         Self {
             folder: folder.into(),
             read: HashMap::new(),
+            round: 0,
         }
     }
 
@@ -55,22 +60,23 @@ impl Scanner {
             folder: self.folder.clone(),
             source,
         })?;
-        let changed: Vec<&Found> = listing
-            .files
-            .iter()
-            .filter(|found| !self.is_known(found))
-            .collect();
-        let mut fresh = read_on_own_thread(&changed)?;
-        let mut read = HashMap::with_capacity(listing.files.len());
-        let mut parts = Parts::default();
+        self.round += 1;
+        let round = self.round;
+        let mut changed: Vec<&Found> = Vec::new();
         for found in &listing.files {
-            let old = self.read.remove(&found.path);
-            if let Some(now) = fresh.remove(&found.path).or(old) {
-                parts.add(&found.name, &now.content);
-                read.insert(found.path.clone(), now);
+            match self.read.get_mut(&found.path) {
+                Some(known) if known.stamp == Some(found.stamp) => known.round = round,
+                Some(_) | None => changed.push(found),
             }
         }
-        self.read = read;
+        self.read.extend(read_on_own_thread(&changed, round)?);
+        self.read.retain(|_, known| known.round == round);
+        let mut parts = Parts::default();
+        for found in &listing.files {
+            if let Some(known) = self.read.get(&found.path) {
+                parts.add(&found.name, &known.content);
+            }
+        }
         let unlisted = listing.problems;
         let unlisted_files = unlisted
             .iter()
@@ -79,23 +85,17 @@ impl Scanner {
         let files = listing.files.len() + unlisted_files;
         Ok(parts.into_scan(unlisted, files))
     }
-
-    fn is_known(&self, found: &Found) -> bool {
-        self.read
-            .get(&found.path)
-            .is_some_and(|read| read.stamp == Some(found.stamp))
-    }
 }
 
 /// Reads files on a thread whose stack is large enough for the deepest text that is let through.
-fn read_on_own_thread(changed: &[&Found]) -> Result<HashMap<PathBuf, Read>, ScanError> {
+fn read_on_own_thread(changed: &[&Found], round: u64) -> Result<Vec<(PathBuf, Read)>, ScanError> {
     if changed.is_empty() {
-        return Ok(HashMap::new());
+        return Ok(Vec::new());
     }
     let read_all = || {
         changed
             .iter()
-            .map(|found| (found.path.clone(), read_one(found)))
+            .map(|found| (found.path.clone(), read_one(found, round)))
             .collect()
     };
     thread::scope(|scope| {
@@ -111,15 +111,17 @@ fn read_on_own_thread(changed: &[&Found]) -> Result<HashMap<PathBuf, Read>, Scan
     })
 }
 
-fn read_one(found: &Found) -> Read {
+fn read_one(found: &Found, round: u64) -> Read {
     match file::read(&found.path) {
         Ok((bytes, stamp)) => Read {
             stamp: Some(stamp),
             content: content(&found.name, &bytes),
+            round,
         },
         Err(trouble) => Read {
             stamp: (trouble.kind == FileProblemKind::TooLarge).then_some(found.stamp),
             content: Content::Trouble(Arc::new(trouble)),
+            round,
         },
     }
 }

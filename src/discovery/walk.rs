@@ -7,7 +7,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
-use std::fs::{self, FileType};
+use std::fs::{self, DirEntry, FileType};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -81,21 +81,25 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn list_directory(&mut self, directory: &Path) -> io::Result<()> {
-        let mut entries: Vec<(PathBuf, FileType)> = Vec::new();
+        let mut entries: Vec<(DirEntry, FileType)> = Vec::new();
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
-            if is_looked_at(&entry.file_name()) {
-                entries.push((entry.path(), entry.file_type()?));
+            let kind = entry.file_type()?;
+            let name = entry.file_name();
+            if is_looked_at(&name) && (!kind.is_file() || is_python(Path::new(&name))) {
+                entries.push((entry, kind));
             }
         }
-        entries.sort_by(|a, b| a.0.cmp(&b.0));
-        for (path, kind) in entries {
+        // The order decides under which name something that is linked twice is found.
+        entries.sort_by_cached_key(|(entry, _)| entry.file_name());
+        for (entry, kind) in entries {
+            let path = entry.path();
             if kind.is_symlink() {
                 self.links.push_back(path);
             } else if kind.is_dir() {
                 self.directories.push_back(path);
-            } else if kind.is_file() && is_python(&path) {
-                match fs::metadata(&path) {
+            } else if kind.is_file() {
+                match entry.metadata() {
                     Ok(metadata) => self.add_file(path, &metadata),
                     Err(error) => self.report_file(&path, &error),
                 }

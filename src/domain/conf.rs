@@ -9,7 +9,6 @@
 //! (the parser turns them into floats unless the crate feature `arbitrary_precision` is on), keys that are not strings.
 
 use std::fmt;
-use std::io;
 
 use serde_json::{Map, Value};
 
@@ -89,12 +88,11 @@ impl std::error::Error for ConfProblem {}
 /// # Errors
 /// The first problem found, in document order; size last.
 pub fn validate(conf: &Map<String, Value>) -> Result<(), ConfProblem> {
-    walk_object(conf, &mut Vec::new())?;
-    let mut counter = Counter { left: MAX_BYTES };
-    serde_json::to_writer(&mut counter, conf).map_err(|_| ConfProblem {
-        path: "$".to_owned(),
-        kind: ConfProblemKind::TooLarge,
-    })
+    let size = walk_object(conf, &mut Vec::new())?;
+    if size > MAX_BYTES {
+        return Err(problem(&[], ConfProblemKind::TooLarge));
+    }
+    Ok(())
 }
 
 /// One step down from the root.
@@ -103,28 +101,31 @@ enum Step<'a> {
     Index(usize),
 }
 
-/// Recursion is bounded by [`MAX_DEPTH`]: the check of the depth comes before the descent.
-fn walk<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> Result<(), ConfProblem> {
+/// Checks a value and gives its size as JSON, in bytes. Recursion is bounded by [`MAX_DEPTH`]: the check of the depth comes
+/// before the descent.
+fn walk<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> Result<usize, ConfProblem> {
     match value {
-        Value::Null | Value::Bool(_) => Ok(()),
+        Value::Null | Value::Bool(true) => Ok(4),
+        Value::Bool(false) => Ok(5),
         Value::Number(number) => {
             let fits =
                 number.is_i64() || number.is_u64() || number.as_f64().is_some_and(f64::is_finite);
             if fits {
-                Ok(())
+                Ok(number.to_string().len())
             } else {
                 Err(problem(path, ConfProblemKind::Number))
             }
         }
-        Value::String(text) => no_nul(text, path),
+        Value::String(text) => text_size(text, path),
         Value::Array(items) => {
             bound_depth(path)?;
+            let mut size = around(items.len());
             for (index, item) in items.iter().enumerate() {
                 path.push(Step::Index(index));
-                walk(item, path)?;
+                size += walk(item, path)?;
                 path.pop();
             }
-            Ok(())
+            Ok(size)
         }
         Value::Object(members) => walk_object(members, path),
     }
@@ -133,15 +134,15 @@ fn walk<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> Result<(), ConfProble
 fn walk_object<'a>(
     members: &'a Map<String, Value>,
     path: &mut Vec<Step<'a>>,
-) -> Result<(), ConfProblem> {
+) -> Result<usize, ConfProblem> {
     bound_depth(path)?;
+    let mut size = around(members.len());
     for (key, member) in members {
         path.push(Step::Key(key));
-        no_nul(key, path)?;
-        walk(member, path)?;
+        size += text_size(key, path)? + 1 + walk(member, path)?;
         path.pop();
     }
-    Ok(())
+    Ok(size)
 }
 
 fn bound_depth(path: &[Step<'_>]) -> Result<(), ConfProblem> {
@@ -152,12 +153,23 @@ fn bound_depth(path: &[Step<'_>]) -> Result<(), ConfProblem> {
     }
 }
 
-fn no_nul(text: &str, path: &[Step<'_>]) -> Result<(), ConfProblem> {
-    if text.contains('\0') {
-        Err(problem(path, ConfProblemKind::Nul))
-    } else {
-        Ok(())
+/// Both brackets and the commas between so many members.
+fn around(members: usize) -> usize {
+    2 + members.saturating_sub(1)
+}
+
+/// The size of a string with its quotes and escapes. Nothing but the quote, the backslash and control characters is escaped.
+fn text_size(text: &str, path: &[Step<'_>]) -> Result<usize, ConfProblem> {
+    let mut size = 2;
+    for byte in text.bytes() {
+        size += match byte {
+            0 => return Err(problem(path, ConfProblemKind::Nul)),
+            b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
+            0x01..=0x1f => 6,
+            _ => 1,
+        };
     }
+    Ok(size)
 }
 
 fn problem(path: &[Step<'_>], kind: ConfProblemKind) -> ConfProblem {
@@ -181,25 +193,6 @@ fn is_plain(key: &str) -> bool {
         && key
             .chars()
             .all(|c| c.is_alphanumeric() || c == '_' || c == '-')
-}
-
-/// Counts what would be written, and stops at the bound without holding any of it.
-struct Counter {
-    left: usize,
-}
-
-impl io::Write for Counter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.left = self
-            .left
-            .checked_sub(bytes.len())
-            .ok_or_else(|| io::Error::other("too large"))?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -279,6 +272,27 @@ mod tests {
             found(json!({"b": "\u{1}".repeat(MAX_BYTES / 6)})).1,
             ConfProblemKind::TooLarge
         );
+    }
+
+    #[test]
+    fn the_counted_size_is_the_written_one() {
+        let every: String = (1..0x300).filter_map(char::from_u32).collect();
+        for value in [
+            json!({}),
+            json!({"a": []}),
+            json!({"a": [{}, [], [1], null, true, false], "": "", "\"\\\n\u{7f}": every}),
+            json!({"n": [0, -1, u64::MAX, i64::MIN, 0.1, 1e300, -0.0, 5e-324, 1.0]}),
+            json!({"é": "😀\u{2028}/"}),
+        ] {
+            let Value::Object(conf) = &value else {
+                panic!("an object")
+            };
+            assert_eq!(
+                walk_object(conf, &mut Vec::new()),
+                Ok(value.to_string().len()),
+                "{value}"
+            );
+        }
     }
 
     #[test]

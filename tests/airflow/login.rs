@@ -1,11 +1,8 @@
 //! Logging in and staying logged in (L2), with a scripted server.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use rmq_watcher::airflow::AirflowClient;
-use rmq_watcher::config::airflow::{Credentials, PasswordSource};
 use rmq_watcher::domain::outcome::TriggerAnswer;
 use rmq_watcher::ports::Runs as _;
 use serde_json::json;
@@ -13,26 +10,26 @@ use serde_json::json;
 use crate::stub::{Act, Stub};
 use crate::support::{client, conf, dag, eventually, password, run, run_id};
 
-const V1: &str = "POST /api/v1/dags/d/dagRuns";
-const V2: &str = "POST /api/v2/dags/d/dagRuns";
-const TOKEN: &str = "POST /auth/token";
+pub(crate) const V1: &str = "POST /api/v1/dags/d/dagRuns";
+pub(crate) const V2: &str = "POST /api/v2/dags/d/dagRuns";
+pub(crate) const TOKEN: &str = "POST /auth/token";
 
-async fn trigger(client: &AirflowClient) -> TriggerAnswer {
+pub(crate) async fn trigger(client: &AirflowClient) -> TriggerAnswer {
     client
         .trigger(&dag("d"), &run_id("r1"), &conf(json!({})))
         .await
 }
 
-fn created() -> Act {
+pub(crate) fn created() -> Act {
     Act::json(200, r#"{"dag_run_id":"r1"}"#)
 }
 
-fn forbidden() -> Act {
+pub(crate) fn forbidden() -> Act {
     Act::json(403, r#"{"detail":null,"status":403,"title":"Forbidden"}"#)
 }
 
 /// The reason of an access fault.
-fn fault(answer: TriggerAnswer) -> String {
+pub(crate) fn fault(answer: TriggerAnswer) -> String {
     let TriggerAnswer::AccessFault(reason) = answer else {
         panic!("{answer:?}")
     };
@@ -309,144 +306,6 @@ fn a_wrong_password_at_the_form_is_said() {
 }
 
 #[test]
-fn a_password_file_is_read_again_at_the_next_login() {
-    run(async {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("password");
-        fs::write(&path, "old \r\nsecond line\n").unwrap();
-        let stub = Stub::start().await;
-        stub.airflow3()
-            .on(V2, created())
-            .on(V2, Act::json(401, "{}"))
-            .on(V2, created());
-        let credentials = Credentials::Password {
-            username: "u".to_owned(),
-            password: PasswordSource::File(path.clone()),
-        };
-        let client = client(&stub.url, credentials);
-        assert_eq!(trigger(&client).await, TriggerAnswer::Created);
-        fs::write(&path, "new\n").unwrap();
-        assert_eq!(trigger(&client).await, TriggerAnswer::Created);
-        let sent: Vec<_> = stub
-            .seen_of(TOKEN)
-            .into_iter()
-            .map(|sent| sent.body)
-            .collect();
-        assert!(
-            sent[0].contains(r#""old""#) && sent[1].contains(r#""new""#),
-            "{sent:?}"
-        );
-        fs::remove_file(&path).unwrap();
-        let missing = Credentials::Password {
-            username: "u".to_owned(),
-            password: PasswordSource::File(path),
-        };
-        let client = crate::support::client(&stub.url, missing);
-        assert!(fault(trigger(&client).await).contains("airflow.password_file"));
-    });
-}
-
-#[test]
-fn a_token_file_is_read_again_when_it_changes_or_is_refused() {
-    run(async {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("token");
-        fs::write(&path, "one\n").unwrap();
-        let stub = Stub::start().await;
-        stub.airflow3().on(V2, created());
-        let client = client(&stub.url, Credentials::TokenFile(path.clone()));
-        assert_eq!(trigger(&client).await, TriggerAnswer::Created);
-        // A gateway may want the token even for the version.
-        assert_eq!(
-            stub.seen_of("GET /api/v2/version")[0].header("authorization"),
-            "Bearer one"
-        );
-        fs::write(&path, "second\n").unwrap();
-        let last = || {
-            stub.seen_of(V2)
-                .last()
-                .unwrap()
-                .header("authorization")
-                .to_owned()
-        };
-        eventually(5, "the change is seen", || async {
-            trigger(&client).await;
-            last() == "Bearer second"
-        })
-        .await;
-        // Refused, and the file holds the same: said, not sent again.
-        stub.now(V2, Act::json(401, r#"{"detail":"Token Expired"}"#));
-        let before = stub.seen_of(V2).len();
-        assert!(fault(trigger(&client).await).contains("Token Expired"));
-        assert_eq!(stub.seen_of(V2).len(), before + 1);
-        assert!(stub.seen_of(TOKEN).is_empty());
-    });
-}
-
-#[test]
-fn a_token_command_is_run_again_after_a_refusal() {
-    run(async {
-        let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("token");
-        let script = "#!/bin/sh\necho x >>\"$0.runs\"\necho \"token-$(wc -l <\"$0.runs\" | tr -d ' ')\"\necho noise\n";
-        fs::write(&program, script).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let stub = Stub::start().await;
-        stub.airflow3()
-            .on(V2, created())
-            .on(V2, Act::json(401, r#"{"detail":"Token Expired"}"#))
-            .on(V2, created());
-        let command = Credentials::TokenCommand(vec![program.to_str().unwrap().to_owned()]);
-        let client = client(&stub.url, command);
-        assert_eq!(trigger(&client).await, TriggerAnswer::Created);
-        assert_eq!(trigger(&client).await, TriggerAnswer::Created);
-        let tokens: Vec<_> = stub
-            .seen_of(V2)
-            .iter()
-            .map(|sent| sent.header("authorization").to_owned())
-            .collect();
-        assert_eq!(
-            tokens,
-            ["Bearer token-1", "Bearer token-1", "Bearer token-2"]
-        );
-    });
-}
-
-#[test]
-fn a_failing_token_command_is_said_without_its_words() {
-    run(async {
-        let stub = Stub::start().await;
-        stub.airflow3();
-        for command in ["echo s3cret; exit 3", "true", "printf '\\377'"] {
-            let command = ["/bin/sh", "-c", command].map(str::to_owned).to_vec();
-            let client = client(&stub.url, Credentials::TokenCommand(command));
-            let reason = fault(trigger(&client).await);
-            assert!(
-                reason.contains("/bin/sh") && reason.contains("airflow.token_command"),
-                "{reason}"
-            );
-            assert!(!reason.contains("s3cret"), "{reason}");
-        }
-        let client = client(
-            &stub.url,
-            Credentials::TokenCommand(vec!["/no/such/program".to_owned()]),
-        );
-        assert!(fault(trigger(&client).await).contains("/no/such/program"));
-    });
-}
-
-#[test]
-fn without_credentials_nothing_is_tried() {
-    run(async {
-        let stub = Stub::start().await;
-        stub.airflow3();
-        let client = client(&stub.url, Credentials::Missing);
-        assert!(fault(trigger(&client).await).contains("airflow.username"));
-        assert!(stub.seen_of(V2).is_empty() && stub.seen_of(TOKEN).is_empty());
-    });
-}
-
-#[test]
 fn basic_bridges_the_time_when_the_form_had_too_many_logins() {
     run(async {
         let stub = Stub::start().await;
@@ -480,53 +339,5 @@ fn basic_bridges_the_time_when_the_form_had_too_many_logins() {
             stub.seen_of(V1).last().unwrap().header("cookie") == "session=s1"
         })
         .await;
-    });
-}
-
-#[test]
-fn a_token_command_that_gives_the_refused_token_again_is_not_run_for_every_request() {
-    run(async {
-        let folder = tempfile::tempdir().unwrap();
-        let runs = folder.path().join("runs");
-        let script = format!("echo x >>'{}'; echo same", runs.display());
-        let command = ["/bin/sh", "-c", &script].map(str::to_owned).to_vec();
-        let stub = Stub::start().await;
-        stub.airflow3()
-            .on(V2, Act::json(401, r#"{"detail":"Token Expired"}"#));
-        let client = client(&stub.url, Credentials::TokenCommand(command));
-        for _ in 0..20 {
-            assert!(fault(trigger(&client).await).contains("Token Expired"));
-        }
-        assert_eq!(stub.seen_of(V2).len(), 20);
-        assert_eq!(fs::read_to_string(&runs).unwrap(), "x\nx\n");
-    });
-}
-
-#[test]
-fn a_changed_password_reaches_basic_too() {
-    run(async {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("password");
-        fs::write(&path, "p\n").unwrap();
-        let stub = Stub::start().await;
-        stub.airflow2()
-            .now("GET /login/", Act::html(404, "<html>"))
-            .on(V1, created())
-            .on(V1, forbidden())
-            .on(V1, created());
-        let credentials = Credentials::Password {
-            username: "u".to_owned(),
-            password: PasswordSource::File(path.clone()),
-        };
-        let client = client(&stub.url, credentials);
-        assert_eq!(trigger(&client).await, TriggerAnswer::Created);
-        fs::write(&path, "q\n").unwrap();
-        assert_eq!(trigger(&client).await, TriggerAnswer::Created);
-        let sent: Vec<_> = stub
-            .seen_of(V1)
-            .iter()
-            .map(|sent| sent.header("authorization").to_owned())
-            .collect();
-        assert_eq!(sent, ["Basic dTpw", "Basic dTpw", "Basic dTpx"]);
     });
 }

@@ -11,9 +11,12 @@
 mod frozen;
 mod login;
 mod meddler;
+mod probe;
 mod real;
 mod real_login;
+mod secrets;
 mod stub;
 mod support;
 mod tls;
+mod total;
 mod transport;

@@ -156,12 +156,12 @@ fn real_session_is_faster_than_basic_in_airflow_2() {
             assert_eq!(request.send().await.unwrap().status(), 200);
             basic.push(start.elapsed());
         }
-        let (session, basic) = (median(session), median(basic));
+        // The fastest of each: what the machine does beside this counts for neither.
+        let (session, basic) = (fastest(session), fastest(basic));
         assert!(session * 2 < basic, "session {session:?}, Basic {basic:?}");
     });
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
+fn fastest(times: Vec<Duration>) -> Duration {
+    times.into_iter().min().unwrap()
 }

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use rmq_watcher::airflow::AirflowClient;
-use rmq_watcher::domain::outcome::{
-    AccessAnswer, DagLookup, Dialect, HealthAnswer, RunLookup, TriggerAnswer,
-};
+use rmq_watcher::domain::outcome::{DagLookup, RunLookup, TriggerAnswer};
 use rmq_watcher::ports::Runs as _;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -13,7 +11,7 @@ use tokio::net::TcpListener;
 use crate::stub::{Act, Stub};
 use crate::support::{client, conf, dag, eventually, password, run, run_id, settings};
 
-const RUNS: &str = "POST /api/v2/dags/d/dagRuns";
+pub(crate) const RUNS: &str = "POST /api/v2/dags/d/dagRuns";
 const ONE_RUN: &str = "GET /api/v2/dags/d/dagRuns/r1";
 
 fn quick(url: &str) -> AirflowClient {
@@ -74,27 +72,6 @@ fn a_request_carries_the_body_and_the_token_of_its_generation() {
         );
         // One connection carries probe, login and trigger.
         assert_eq!(stub.connections(), 1);
-    });
-}
-
-#[test]
-fn a_base_url_with_a_path_is_kept() {
-    run(async {
-        let stub = Stub::start().await;
-        stub.on(
-            "GET /team/air/api/v2/version",
-            Act::json(200, r#"{"version":"3.0.0"}"#),
-        )
-        .on(
-            "POST /team/air/auth/token",
-            Act::json(201, r#"{"access_token":"t"}"#),
-        )
-        .on(
-            "POST /team/air/api/v2/dags/d/dagRuns",
-            Act::json(201, r#"{"dag_run_id":"r1"}"#),
-        );
-        let client = client(&format!("{}/team/air/", stub.url), password("u", "p"));
-        assert_eq!(trigger(&client).await, TriggerAnswer::Created);
     });
 }
 
@@ -307,103 +284,6 @@ fn redirects_are_not_followed_and_pages_are_not_believed() {
                 .iter()
                 .all(|request| !request.path.starts_with("/login"))
         );
-    });
-}
-
-#[test]
-fn a_probe_without_airflow_names_the_key_to_check() {
-    run(async {
-        let stub = Stub::start().await;
-        let client = client(&stub.url, password("u", "p"));
-        let TriggerAnswer::AccessFault(reason) = trigger(&client).await else {
-            panic!("an access fault")
-        };
-        assert!(
-            reason.contains("airflow.url") && reason.contains(&stub.url),
-            "{reason}"
-        );
-        // It appears: no restart is needed.
-        stub.now(
-            "GET /api/v2/version",
-            Act::json(200, r#"{"version":"3.3.2"}"#),
-        )
-        .now(
-            "POST /auth/token",
-            Act::json(201, r#"{"access_token":"t"}"#),
-        )
-        .on(RUNS, Act::json(200, r#"{"dag_run_id":"r1"}"#));
-        assert_eq!(trigger(&client).await, TriggerAnswer::Created);
-    });
-}
-
-#[test]
-fn an_upgrade_under_a_running_client_is_found() {
-    run(async {
-        let stub = Stub::start().await;
-        let runs_v1 = "POST /api/v1/dags/d/dagRuns";
-        stub.airflow2()
-            .on(runs_v1, Act::json(200, r#"{"dag_run_id":"r1"}"#));
-        let client = client(&stub.url, password("u", "p"));
-        assert_eq!(trigger(&client).await, TriggerAnswer::Created);
-        assert_eq!(
-            client.version().await.unwrap(),
-            (Dialect::V1, "2.11.2".to_owned())
-        );
-        stub.now(
-            "GET /api/v2/version",
-            Act::json(200, r#"{"version":"3.3.2"}"#),
-        )
-        .now(
-            runs_v1,
-            Act::json(405, r#"{"detail":"Method Not Allowed"}"#),
-        )
-        .on(
-            "POST /auth/token",
-            Act::json(201, r#"{"access_token":"t"}"#),
-        )
-        .on(RUNS, Act::json(200, r#"{"dag_run_id":"r1"}"#));
-        for _ in 0..3 {
-            assert!(matches!(
-                trigger(&client).await,
-                TriggerAnswer::AccessFault(_)
-            ));
-        }
-        assert_eq!(trigger(&client).await, TriggerAnswer::Created);
-        assert_eq!(stub.seen_of("GET /api/v2/version").len(), 3);
-    });
-}
-
-#[test]
-fn many_callers_share_one_probe_and_one_login() {
-    run(async {
-        let stub = Stub::start().await;
-        stub.airflow3()
-            .on(RUNS, Act::json(200, r#"{"dag_run_id":"r1"}"#));
-        let client = client(&stub.url, password("u", "p"));
-        let calls = (0..8).map(|_| trigger(&client));
-        for answer in futures_util::future::join_all(calls).await {
-            assert_eq!(answer, TriggerAnswer::Created);
-        }
-        assert_eq!(stub.seen_of("GET /api/v2/version").len(), 1);
-        assert_eq!(stub.seen_of("POST /auth/token").len(), 1);
-    });
-}
-
-#[test]
-fn health_and_access_are_read() {
-    run(async {
-        let stub = Stub::start().await;
-        let body = r#"{"metadatabase":{"status":"healthy"},"scheduler":{"status":"unhealthy"}}"#;
-        stub.airflow3()
-            .on("GET /api/v2/monitor/health", Act::json(200, body))
-            .on("GET /api/v2/dags?limit=1", Act::json(200, r#"{"dags":[]}"#));
-        let client = client(&stub.url, password("u", "p"));
-        assert!(matches!(client.health().await, HealthAnswer::Report(_)));
-        assert!(
-            stub.seen_of("POST /auth/token").is_empty(),
-            "health needs no login"
-        );
-        assert_eq!(client.access().await, AccessAnswer::Granted);
     });
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rmq_watcher::config::airflow::{Credentials, PasswordSource};
+use rmq_watcher::config::environment::Environment;
 use rmq_watcher::config::keys::{Fallback, KEYS};
 use rmq_watcher::config::log::{LogFormat, LogLevel};
 
@@ -39,6 +40,66 @@ fn load_of_nothing_gives_the_defaults() {
         (None, "host-1")
     );
     assert!(settings.warnings.is_empty());
+}
+
+#[test]
+fn the_effective_set_has_every_key_in_order() {
+    let settings = load(&nothing());
+    let keys: Vec<&str> = settings
+        .effective()
+        .iter()
+        .map(|s| s.key.as_str())
+        .collect();
+    let expected: Vec<String> = KEYS
+        .iter()
+        .map(|key| key.path())
+        .chain(["Airflow's core.dags_folder".to_owned()])
+        .collect();
+    assert_eq!(keys, expected);
+    assert_eq!(
+        shown(&settings, "airflow.username"),
+        ("not set".to_owned(), "default".to_owned())
+    );
+}
+
+#[test]
+fn secrets_are_stars_in_the_effective_set() {
+    let file = "[airflow]\nusername = \"u\"\npassword = \"p\"\n";
+    assert_eq!(
+        shown(&load(&given(&[], Some(file), None)), "airflow.password").0,
+        "***"
+    );
+    let file = "[airflow]\ntoken_command = [\"get\"]\n";
+    assert_eq!(
+        shown(
+            &load(&given(&[], Some(file), None)),
+            "airflow.token_command"
+        )
+        .0,
+        "***"
+    );
+}
+
+#[test]
+fn a_variable_that_is_not_text_is_told_once() {
+    use std::os::unix::ffi::OsStringExt;
+    let bad = std::ffi::OsString::from_vec(vec![0xff]);
+    let names = [
+        "RMQ_WATCHER__RECONCILE__INTERVAL_SECS",
+        "RMQ_WATCHER__LOG__LEVEL",
+        "AIRFLOW__CORE__DAGS_FOLDER",
+    ];
+    let mut sources = nothing();
+    sources.environment = Environment::new(names.map(|name| (name, bad.clone())), None);
+    let found = problems(&sources);
+    assert_eq!(found.0.len(), 3, "{found}");
+    assert!(
+        found
+            .0
+            .iter()
+            .all(|p| p.sentence == "the variable is not UTF-8 text"),
+        "{found}"
+    );
 }
 
 #[test]
@@ -164,7 +225,7 @@ fn load_tells_all_problems_at_once() {
         "[lgo] (file /etc/test/rmq-watcher.toml): there is no such key; did you mean [log]?",
         "log.level (environment variable RMQ_WATCHER__LOG__LEVEL) is \"loud\": expected one of error, warn",
         "did you mean RMQ_WATCHER__LOG__LEVEL?",
-        "RMQ_WATCHER__CONNECTIONS__C__HOST (environment variable",
+        "environment variable RMQ_WATCHER__CONNECTIONS__C__HOST: connections are not",
         "use AIRFLOW_CONN_<ID>",
         "Airflow's core.dags_folder ([core] dags_folder in /opt/airflow/airflow.cfg): its value has a lone %",
     ] {

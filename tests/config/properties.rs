@@ -48,6 +48,25 @@ fn run_through(value: &str) {
     let _ = is_value_of_a_kind(value);
 }
 
+#[test]
+fn nothing_overflows_on_deep_nesting() {
+    let deep = "[".repeat(200_000);
+    let tables = "{ x = ".repeat(200_000);
+    let dotted = "a.".repeat(100_000);
+    for file in [
+        format!("x = {deep}"),
+        format!("x = {tables}"),
+        format!("[connections.c]\nextra = {tables}"),
+        format!("{dotted}b = 1"),
+    ] {
+        assert!(Settings::load(&given(&[], Some(&file), None)).is_err());
+    }
+    run_through(&format!("{{\"extra\":{deep}"));
+    run_through(&format!("amqp://h/?x={deep}&__extra__={deep}"));
+    let command = [("RMQ_WATCHER__AIRFLOW__TOKEN_COMMAND", deep.as_str())];
+    assert!(Settings::load(&given(&command, None, None)).is_err());
+}
+
 proptest! {
     #[test]
     fn parse_never_panics_on_any_text(value in any::<String>()) {

@@ -7,11 +7,17 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rmq_watcher::airflow::connections::{AirflowCli, CliError};
-use rmq_watcher::config::connections::amqp;
+use rmq_watcher::config::connections::{AirflowDialect, amqp};
 use rmq_watcher::domain::ids::ConnId;
 use serde_json::{Value, json};
 
+use crate::golden;
 use crate::resolve::Fake;
+
+const GENERATOR: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/fixtures/airflow_connections/generate.py"
+);
 
 /// Starting Airflow takes seconds, and many times that on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -98,6 +104,42 @@ async fn check(variable: &str) {
         Err(CliError::NotFound)
     );
     assert_eq!(cli.get(&ConnId::new("-o")).await, Err(CliError::NotFound));
+}
+
+/// Made-up values, asked of real Airflow and of us.
+#[expect(clippy::print_stdout, reason = "a failure must name its seed")]
+fn check_made_up_values(variable: &str, dialect: AirflowDialect) {
+    let dir = tempfile::TempDir::new().unwrap();
+    let out = dir.path().join("answers.json");
+    let seed = std::env::var("RMQ_TEST_SEED").unwrap_or_else(|_| "7".to_owned());
+    println!("seed {seed} (RMQ_TEST_SEED)");
+    let status = Command::new(venv(variable).with_file_name("python"))
+        .arg(GENERATOR)
+        .args(["--random", "4000", "--seed", &seed, "--out"])
+        .arg(&out)
+        .env("AIRFLOW_HOME", dir.path().join("home"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success(), "{GENERATOR}: {status}");
+    let answers = std::fs::read_to_string(&out).unwrap();
+    assert_eq!(
+        golden::compare(&answers, dialect),
+        0,
+        "none of them is beyond us"
+    );
+}
+
+#[test]
+fn real_airflow_2_reads_made_up_values_as_we_do() {
+    check_made_up_values("RMQ_TEST_AIRFLOW2_VENV", AirflowDialect::V2);
+}
+
+#[test]
+fn real_airflow_3_reads_made_up_values_as_we_do() {
+    check_made_up_values("RMQ_TEST_AIRFLOW3_VENV", AirflowDialect::V3);
 }
 
 #[tokio::test]

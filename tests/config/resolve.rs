@@ -21,12 +21,12 @@ const FAKE: &str = concat!(
 );
 
 /// A directory with a stand-in for `airflow` that counts its runs.
-pub struct Fake {
-    pub dir: TempDir,
+pub(crate) struct Fake {
+    dir: TempDir,
 }
 
 impl Fake {
-    pub fn new(behaviour: &str) -> Self {
+    pub(crate) fn new(behaviour: &str) -> Self {
         let fake = Self {
             dir: TempDir::new().unwrap(),
         };
@@ -35,23 +35,23 @@ impl Fake {
         fake
     }
 
-    pub fn behave(&self, behaviour: &str) {
+    pub(crate) fn behave(&self, behaviour: &str) {
         let text = format!("cd \"$(dirname \"$0\")\"\necho \"$@\" >> runs\n{behaviour}\n");
         fs::write(self.path("behaviour.sh"), text).unwrap();
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    pub fn cli(&self, timeout: Duration) -> AirflowCli {
+    pub(crate) fn cli(&self, timeout: Duration) -> AirflowCli {
         AirflowCli {
             program: self.path("airflow").into(),
             timeout,
         }
     }
 
-    pub fn runs(&self) -> usize {
+    pub(crate) fn runs(&self) -> usize {
         fs::read_to_string(self.path("runs"))
             .unwrap_or_default()
             .lines()

@@ -60,6 +60,7 @@ fn no_load_shows_a_secret_of_the_file() {
         "[airflow]\npassword = { value = \"{}\" }\n",
         "[airflow]\npasswrod = \"{}\"\n",
         "[airflow]\nurl = \"http://u:{}@h\"\n",
+        "[airflow]\nurl = \"http://h/?token={}\"\n",
         "[airflow]\ntoken_command = [\"get\", \"--key={}\"]\n",
         "[airflow]\ntoken_command = \"get {}\"\n",
         "[airflow]\ntoken_command = [1, \"{}\"]\n",

@@ -11,16 +11,20 @@ use rmq_watcher::config::{Problems, Settings};
 use rmq_watcher::domain::connection::AmqpSettings;
 use rmq_watcher::domain::ids::ConnId;
 
-pub const FILE: &str = "/etc/test/rmq-watcher.toml";
-pub const CFG: &str = "/opt/airflow/airflow.cfg";
+pub(crate) const FILE: &str = "/etc/test/rmq-watcher.toml";
+pub(crate) const CFG: &str = "/opt/airflow/airflow.cfg";
 
 /// Sources with nothing but a home directory.
-pub fn nothing() -> Sources {
+pub(crate) fn nothing() -> Sources {
     given(&[], None, None)
 }
 
 /// Sources with an environment, a configuration file and an `airflow.cfg`.
-pub fn given(environment: &[(&str, &str)], file: Option<&str>, cfg: Option<&str>) -> Sources {
+pub(crate) fn given(
+    environment: &[(&str, &str)],
+    file: Option<&str>,
+    cfg: Option<&str>,
+) -> Sources {
     let text = |path: &str, text: &str| (PathBuf::from(path), SourceText(text.to_owned()));
     Sources {
         flags: BTreeMap::new(),
@@ -31,23 +35,23 @@ pub fn given(environment: &[(&str, &str)], file: Option<&str>, cfg: Option<&str>
     }
 }
 
-pub fn load(sources: &Sources) -> Settings {
+pub(crate) fn load(sources: &Sources) -> Settings {
     Settings::load(sources).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-pub fn problems(sources: &Sources) -> Problems {
+pub(crate) fn problems(sources: &Sources) -> Problems {
     Settings::load(sources).expect_err("these sources are wrong")
 }
 
 /// The one value of the effective set.
-pub fn shown(settings: &Settings, key: &str) -> (String, String) {
+pub(crate) fn shown(settings: &Settings, key: &str) -> (String, String) {
     let found = settings.effective().iter().find(|s| s.key == key);
     let found = found.unwrap_or_else(|| panic!("{key} is not in the effective set"));
     (found.shown_value.clone(), found.source.clone())
 }
 
 /// A value of `AIRFLOW_CONN_*` all the way to settings, in Airflow 3's dialect.
-pub fn settings_of(value: &str) -> Result<(AmqpSettings, Vec<String>), AmqpError> {
+pub(crate) fn settings_of(value: &str) -> Result<(AmqpSettings, Vec<String>), AmqpError> {
     let connection = parse(value, AirflowDialect::V3).unwrap_or_else(|e| panic!("{value:?}: {e}"));
     let (settings, warnings) = amqp::settings(&ConnId::new("c"), &connection)?;
     Ok((settings, warnings.iter().map(ToString::to_string).collect()))

@@ -73,7 +73,7 @@ impl Auth {
                 self.bearer(dialect, &token, None)
             }
             Credentials::TokenCommand(command) => {
-                let token = secret_files::token_of_command(command).await?;
+                let token = secret_files::token_of_command(command, secret_files::COMMAND_TIMEOUT).await?;
                 self.bearer(dialect, &token, jwt::renew_after(&token, Timestamp::now()))
             }
             Credentials::Password { username, password } => {

@@ -17,7 +17,7 @@ use crate::airflow::error::Blocked;
 use crate::config::airflow::PasswordSource;
 
 /// Bound of a token program.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bound of what is read from a file or a program, in bytes. Tokens of large organisations reach some 10 KiB.
 const SECRET_LIMIT: u64 = 64 * 1024;
@@ -71,11 +71,14 @@ pub(super) async fn first_line(path: &Path, key: &str) -> Result<String, Blocked
 /// Runs a token program and takes the first line it prints.
 ///
 /// # Errors
-/// It cannot be started, fails, takes longer than 30 s or prints nothing. What it prints is never part of the error.
+/// It cannot be started, fails, takes longer than `bound` or prints nothing. What it prints is never part of the error.
 ///
 /// # Cancel safety
 /// Dropping the future ends the program itself; what it had started may live on.
-pub(super) async fn token_of_command(command: &[String]) -> Result<String, Blocked> {
+pub(super) async fn token_of_command(
+    command: &[String],
+    bound: Duration,
+) -> Result<String, Blocked> {
     let fault = |reason: String| {
         let name = command.first().map_or("", String::as_str);
         Blocked::Access(format!(
@@ -95,7 +98,7 @@ pub(super) async fn token_of_command(command: &[String]) -> Result<String, Block
         .spawn()
         .map_err(|error| fault(error.to_string()))?;
     let group = child.id();
-    let result = timeout(COMMAND_TIMEOUT, output(&mut child)).await;
+    let result = timeout(bound, output(&mut child)).await;
     let text = match result {
         Ok(Ok(text)) => text,
         Ok(Err(reason)) => {
@@ -104,10 +107,7 @@ pub(super) async fn token_of_command(command: &[String]) -> Result<String, Block
         }
         Err(_) => {
             end_group(group);
-            return Err(fault(format!(
-                "it took longer than {} s",
-                COMMAND_TIMEOUT.as_secs()
-            )));
+            return Err(fault(format!("it took longer than {} s", bound.as_secs())));
         }
     };
     match text.lines().next().map(str::trim) {
@@ -136,5 +136,53 @@ fn end_group(group: Option<u32>) {
     if let Some(group) = group.and_then(|id| i32::try_from(id).ok()) {
         // Already gone is as good.
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+mod tests {
+    use super::*;
+
+    /// Whether a process is there and not only waiting to be reaped.
+    fn lives(pid: &str) -> bool {
+        std::fs::read_to_string(format!("/proc/{pid}/status"))
+            .is_ok_and(|status| !status.contains("State:\tZ"))
+    }
+
+    #[tokio::test]
+    async fn a_program_that_takes_too_long_ends_with_all_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let pid_file = folder.path().join("pid");
+        let script = format!(
+            "sleep 600 & echo $! >'{0}.new'; mv '{0}.new' '{0}'; wait",
+            pid_file.display()
+        );
+        let command = ["/bin/sh", "-c", &script].map(str::to_owned);
+        let blocked = token_of_command(&command, Duration::from_secs(2))
+            .await
+            .unwrap_err();
+        assert!(blocked.reason().contains("longer than 2 s"), "{blocked:?}");
+        let pid = std::fs::read_to_string(&pid_file)
+            .unwrap()
+            .trim()
+            .to_owned();
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+        while lives(&pid) {
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "process {pid} lives on"
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_first_line_counts() {
+        let command = ["/bin/sh", "-c", "echo ' tok '; echo more"].map(str::to_owned);
+        assert_eq!(
+            token_of_command(&command, COMMAND_TIMEOUT).await.unwrap(),
+            "tok"
+        );
     }
 }

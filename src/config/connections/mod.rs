@@ -2,7 +2,7 @@
 //!
 //! Two steps, both pure: a text becomes an [`AirflowConnection`] exactly as Airflow itself reads it ([`uri`], [`json`];
 //! held by golden files made with Airflow 2.11 and 3.3), and that becomes settings with the provider's defaults and
-//! doubts ([`amqp`], [`tls`], [`timing`]). [`file`] reads the tables `[connections.<id>]` of the configuration file.
+//! doubts ([`amqp`], [`tls`], [`timing`]). [`mod@file`] reads the tables `[connections.<id>]` of the configuration file.
 //!
 //! Must not: let any part of a value into an error. A URI with an unescaped `/` or `#` in its password falls apart in
 //! odd places, so not even the port may be quoted back. Held by the planted-secret test in `tests/config`.

@@ -1,6 +1,6 @@
 //! A connection written as a URI, read as Airflow reads it.
 //!
-//! Airflow leans on Python's `urlsplit`, which follows no single RFC, so [`split`] is that function rebuilt step by step
+//! Airflow leans on Python's `urlsplit`, which follows no single RFC, so `split` is that function rebuilt step by step
 //! rather than a URL crate: those normalise (`..`, IDNA, default ports) or refuse what Airflow takes.
 //!
 //! Source: Airflow 2.11.2 and 3.3.2, `Connection._parse_from_uri`; CPython 3.11.7, `urllib.parse.urlsplit`. Held by

@@ -1,4 +1,4 @@
-//! Reading an [`Exchange`] the way every classification needs it: who answered, and in which words.
+//! Reading a [`Reply`] the way every classification needs it: who answered, and in which words.
 //!
 //! What must not happen here: deciding what an answer means for a delivery. Invariant: text made here is short, one line,
 //! and never quotes a request (Airflow 3 echoes the refused input beside its message: only place and message are taken).

@@ -1,0 +1,13 @@
+//! L4: the built watcher between real brokers and Airflow, real or scripted. What the README promises is held here.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod airflow_faults;
+mod broker_faults;
+mod kills;
+mod log_sinks;
+mod spine;
+mod waits;

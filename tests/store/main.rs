@@ -1,0 +1,6 @@
+//! L2: the state file on real SQLite: opening, migrating, breaking, locking, and commands that share a commit.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod ledger;
+mod opening;
