@@ -39,7 +39,12 @@ impl Text {
         let folder = self.path.trim_end_matches("mod.rs").trim_end_matches(".rs");
         let folder = folder.trim_end_matches('/');
         let declared = self.text.split("#[cfg(test)]\nmod ").skip(1);
-        declared.filter_map(|rest| Some(format!("{folder}/{}", rest.split_once(';')?.0))).collect()
+        let ends_in_name = |rest: &str| {
+            let name = rest.split_once(';')?.0;
+            let plain = name.chars().all(|c| c.is_alphanumeric() || c == '_');
+            plain.then(|| format!("{folder}/{name}"))
+        };
+        declared.filter_map(ends_in_name).collect()
     }
 
     /// Where a breach is.
