@@ -5,10 +5,7 @@
 //! `rmq_trigger` before parsing, so a folder in which every file has a declaration is measured too.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
-#![expect(
-    clippy::unwrap_used,
-    reason = "a benchmark stops at the first surprise"
-)]
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
 use std::fmt::Write as _;
 use std::fs;

@@ -16,9 +16,8 @@ use super::wire;
 use crate::config::airflow::AirflowSettings;
 use crate::domain::ids::{DagId, RunId};
 use crate::domain::outcome::{
-    AccessAnswer, DagLookup, Dialect, Exchange, HealthAnswer, RunLookup, TriggerAnswer,
-    asks_for_login, classify_access, classify_dag, classify_health, classify_run, classify_trigger,
-    from_stranger,
+    AccessAnswer, DagLookup, Dialect, Exchange, HealthAnswer, RunLookup, TriggerAnswer, asks_for_login,
+    classify_access, classify_dag, classify_health, classify_run, classify_trigger, from_stranger,
 };
 use crate::ports::Runs;
 
@@ -38,11 +37,7 @@ impl AirflowClient {
     /// # Errors
     /// A setting that a person has to mend.
     pub fn new(settings: AirflowSettings) -> Result<Self, AirflowError> {
-        Ok(Self {
-            http: Http::new(&settings)?,
-            auth: Auth::new(settings.credentials),
-            probe: Probe::default(),
-        })
+        Ok(Self { http: Http::new(&settings)?, auth: Auth::new(settings.credentials), probe: Probe::default() })
     }
 
     /// Airflow's version and API, asked now. Needs no credentials.
@@ -69,10 +64,7 @@ impl AirflowClient {
 
     /// Whether the credentials are let in, by a request that changes nothing.
     pub async fn access(&self) -> AccessAnswer {
-        match self
-            .call(|dialect, http| http.get(wire::any_dag_path(dialect)))
-            .await
-        {
+        match self.call(|dialect, http| http.get(wire::any_dag_path(dialect))).await {
             Ok((exchange, _)) => classify_access(&exchange),
             Err(Blocked::Access(reason)) => AccessAnswer::AccessFault(reason),
             Err(Blocked::NotNow { reason, .. }) => AccessAnswer::Unavailable(reason),
@@ -80,10 +72,7 @@ impl AirflowClient {
     }
 
     /// One request with a credential, sent again with a new one where the answer asks for it.
-    async fn call(
-        &self,
-        ask: impl FnOnce(Dialect, &Http) -> Ask,
-    ) -> Result<(Exchange, Dialect), Blocked> {
+    async fn call(&self, ask: impl FnOnce(Dialect, &Http) -> Ask) -> Result<(Exchange, Dialect), Blocked> {
         let early = self.auth.early_headers(&self.http).await;
         let dialect = self.probe.dialect(&self.http, &early).await?;
         let mut pass = self.auth.pass(&self.http, dialect).await?;
@@ -154,10 +143,7 @@ impl Runs for AirflowClient {
     }
 
     async fn look_up_dag(&self, dag: &DagId) -> DagLookup {
-        match self
-            .call(|dialect, http| http.get(wire::dag_path(dialect, dag)))
-            .await
-        {
+        match self.call(|dialect, http| http.get(wire::dag_path(dialect, dag))).await {
             Ok((exchange, dialect)) => classify_dag(&exchange, dialect, dag),
             Err(blocked) => blocked.into(),
         }

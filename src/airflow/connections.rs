@@ -111,11 +111,7 @@ impl Connections {
     pub async fn locate(&self, conn: &ConnId) -> Result<Resolved, BrokerFault> {
         let found = self.find(conn).await?;
         match amqp::settings(conn, &found.connection) {
-            Ok((settings, warnings)) => Ok(Resolved {
-                settings,
-                place: found.place,
-                warnings,
-            }),
+            Ok((settings, warnings)) => Ok(Resolved { settings, place: found.place, warnings }),
             Err(error) => Err(fault(conn, &found.place, &error.to_string())),
         }
     }
@@ -129,10 +125,7 @@ impl Connections {
         }
         let place = "Airflow's connections";
         match self.ask_airflow(conn).await {
-            Ok(connection) => Ok(Found {
-                connection,
-                place: place.to_owned(),
-            }),
+            Ok(connection) => Ok(Found { connection, place: place.to_owned() }),
             Err(error) => Err(self.not_found(conn, &error)),
         }
     }
@@ -171,13 +164,7 @@ impl Connections {
             let shown = path.display().to_string();
             let password = off_thread(move || read_password(&path))
                 .await
-                .map_err(|error| {
-                    fault(
-                        conn,
-                        &place,
-                        &format!("its password_file {shown} cannot be read: {error}"),
-                    )
-                })?;
+                .map_err(|error| fault(conn, &place, &format!("its password_file {shown} cannot be read: {error}")))?;
             connection.password = Some(password);
         }
         Ok(Some(Found { connection, place }))
@@ -191,10 +178,7 @@ impl Connections {
             Ok(None) => {}
             Ok(Some(after)) => {
                 for problem in &after.problems {
-                    tracing::warn!(
-                        event = EVENT_CONNECTION_KEPT,
-                        "{problem} What was read before stays in force."
-                    );
+                    tracing::warn!(event = EVENT_CONNECTION_KEPT, "{problem} What was read before stays in force.");
                 }
                 *snapshot = after;
             }
@@ -224,10 +208,7 @@ impl Connections {
             return answer;
         }
         let answer = self.cli.get(conn).await;
-        let kept = self
-            .cache
-            .borrow_mut()
-            .store(conn, answer.clone(), Instant::now());
+        let kept = self.cache.borrow_mut().store(conn, answer.clone(), Instant::now());
         if let (Err(error), Ok(_)) = (&answer, &kept) {
             tracing::warn!(
                 event = EVENT_CONNECTION_KEPT,
@@ -259,10 +240,7 @@ impl Connections {
     /// Logs doubts that are new.
     fn report(&self, conn: &ConnId, resolved: &Resolved) {
         let mut doubts = self.doubts.borrow_mut();
-        if doubts
-            .get(conn)
-            .is_some_and(|known| *known == resolved.warnings)
-        {
+        if doubts.get(conn).is_some_and(|known| *known == resolved.warnings) {
             return;
         }
         for warning in &resolved.warnings {
@@ -295,22 +273,14 @@ fn variable(conn: &ConnId) -> String {
 }
 
 fn fault(conn: &ConnId, place: &str, sentence: &str) -> BrokerFault {
-    BrokerFault {
-        kind: BrokerFaultKind::ConnectionUnknown,
-        text: format!("Connection {conn} in {place}: {sentence}."),
-    }
+    BrokerFault { kind: BrokerFaultKind::ConnectionUnknown, text: format!("Connection {conn} in {place}: {sentence}.") }
 }
 
 /// Reads a file away from the loop thread, within [`FILE_TIMEOUT`]: a hung network file system holds up a thread, not us.
-async fn off_thread<T: Send + 'static>(
-    read: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
+async fn off_thread<T: Send + 'static>(read: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     match timeout(FILE_TIMEOUT, spawn_blocking(read)).await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(io::Error::other("reading it failed in an unforeseen way")),
-        Err(_) => Err(io::Error::other(format!(
-            "no answer within {} s",
-            FILE_TIMEOUT.as_secs()
-        ))),
+        Err(_) => Err(io::Error::other(format!("no answer within {} s", FILE_TIMEOUT.as_secs()))),
     }
 }

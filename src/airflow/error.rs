@@ -9,9 +9,7 @@ use crate::domain::outcome::{DagLookup, RunLookup, TriggerAnswer};
 #[derive(Debug, thiserror::Error)]
 pub enum AirflowError {
     /// The base URL cannot be used.
-    #[error(
-        "the Airflow URL {url:?} cannot be used: {reason}; write it like http://localhost:8080"
-    )]
+    #[error("the Airflow URL {url:?} cannot be used: {reason}; write it like http://localhost:8080")]
     Url {
         /// As configured, without user and password.
         url: String,
@@ -27,9 +25,7 @@ pub enum AirflowError {
         reason: String,
     },
     /// No authority is trusted on this machine.
-    #[error(
-        "no certificate authority is installed on this machine; install ca-certificates or set airflow.ca_file"
-    )]
+    #[error("no certificate authority is installed on this machine; install ca-certificates or set airflow.ca_file")]
     NoSystemRoots,
     /// TLS could not be set up.
     #[error("TLS for Airflow cannot be set up: {0}")]
@@ -66,14 +62,7 @@ impl From<Blocked> for TriggerAnswer {
     fn from(blocked: Blocked) -> Self {
         match blocked {
             Blocked::Access(reason) => Self::AccessFault(reason),
-            Blocked::NotNow {
-                reason,
-                retry_after,
-            } => Self::Unavailable {
-                reason,
-                retry_after,
-                server_error: false,
-            },
+            Blocked::NotNow { reason, retry_after } => Self::Unavailable { reason, retry_after, server_error: false },
         }
     }
 }

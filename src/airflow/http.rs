@@ -84,20 +84,10 @@ impl Http {
             .pool_idle_timeout(KEEP_IDLE)
             .pool_max_idle_per_host(settings.max_in_flight.max(1));
         // A private client configuration, so that plain HTTP costs no set of system authorities.
-        let roots = if base.starts_with("https:") {
-            tls::config(settings.ca_file.as_deref())?
-        } else {
-            tls::unused()?
-        };
+        let roots = if base.starts_with("https:") { tls::config(settings.ca_file.as_deref())? } else { tls::unused()? };
         builder = builder.tls_backend_preconfigured(roots);
-        let client = builder
-            .build()
-            .map_err(|error| AirflowError::Client(chain(&error)))?;
-        Ok(Self {
-            client,
-            base,
-            timeout: settings.request_timeout,
-        })
+        let client = builder.build().map_err(|error| AirflowError::Client(chain(&error)))?;
+        Ok(Self { client, base, timeout: settings.request_timeout })
     }
 
     /// A request without a body.
@@ -117,8 +107,7 @@ impl Http {
         let mut ask = self.get(path);
         ask.method = Method::POST;
         ask.body = body.into();
-        ask.headers
-            .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        ask.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         ask
     }
 
@@ -149,10 +138,7 @@ impl Http {
         let mut response = match request.send().await {
             Ok(response) => response,
             Err(error) => {
-                return Answer {
-                    exchange: self.fault(error),
-                    cookies: Vec::new(),
-                };
+                return Answer { exchange: self.fault(error), cookies: Vec::new() };
             }
         };
         let cookies = cookies(response.headers());
@@ -187,18 +173,13 @@ impl Http {
 
 /// The base URL in the form that paths are appended to.
 fn base_url(text: &str) -> Result<String, AirflowError> {
-    let shown = |reason| AirflowError::Url {
-        url: redact(text),
-        reason,
-    };
+    let shown = |reason| AirflowError::Url { url: redact(text), reason };
     let url = Url::parse(text).map_err(|_| shown("it is not a URL"))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(shown("only http:// and https:// with a host are spoken"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(shown(
-            "user and password belong into airflow.username and airflow.password",
-        ));
+        return Err(shown("user and password belong into airflow.username and airflow.password"));
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err(shown("it must end with the path"));
@@ -219,12 +200,7 @@ fn redact(text: &str) -> String {
 }
 
 fn head(response: &reqwest::Response) -> Reply {
-    let text = |name| {
-        response
-            .headers()
-            .get(name)
-            .and_then(|value: &HeaderValue| value.to_str().ok())
-    };
+    let text = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     Reply {
         status: response.status().as_u16(),
         content_type: text(header::CONTENT_TYPE).map(|kind| {
@@ -271,28 +247,16 @@ mod tests {
 
     #[test]
     fn a_base_url_keeps_its_path_and_loses_its_slash() {
-        assert_eq!(
-            base_url("http://localhost:8080").unwrap(),
-            "http://localhost:8080"
-        );
-        assert_eq!(
-            base_url("https://h/team/airflow//").unwrap(),
-            "https://h/team/airflow"
-        );
+        assert_eq!(base_url("http://localhost:8080").unwrap(), "http://localhost:8080");
+        assert_eq!(base_url("https://h/team/airflow//").unwrap(), "https://h/team/airflow");
         assert_eq!(base_url("http://[::1]:1/x").unwrap(), "http://[::1]:1/x");
     }
 
     #[test]
     fn an_unusable_url_is_refused_without_its_secrets() {
-        for url in [
-            "localhost:8080",
-            "ftp://h/",
-            "http://",
-            "",
-            "http://u:s3cret@h/",
-            "http://h/?token=s3cret",
-            "u:s3cret@h",
-        ] {
+        for url in
+            ["localhost:8080", "ftp://h/", "http://", "", "http://u:s3cret@h/", "http://h/?token=s3cret", "u:s3cret@h"]
+        {
             let error = base_url(url).unwrap_err().to_string();
             assert!(!error.contains("s3cret"), "{error}");
         }

@@ -45,11 +45,7 @@ impl Probe {
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is remembered but whole answers.
-    pub(super) async fn dialect(
-        &self,
-        http: &Http,
-        headers: &HeaderMap,
-    ) -> Result<Dialect, Blocked> {
+    pub(super) async fn dialect(&self, http: &Http, headers: &HeaderMap) -> Result<Dialect, Blocked> {
         if let Some(version) = &*self.known.borrow() {
             return Ok(version.dialect);
         }
@@ -66,11 +62,7 @@ impl Probe {
     ///
     /// # Errors
     /// As [`Probe::dialect`].
-    pub(super) async fn ask_anew(
-        &self,
-        http: &Http,
-        headers: &HeaderMap,
-    ) -> Result<Version, Blocked> {
+    pub(super) async fn ask_anew(&self, http: &Http, headers: &HeaderMap) -> Result<Version, Blocked> {
         let version = ask(http, headers).await?;
         self.remember(http, version.clone());
         Ok(version)
@@ -115,21 +107,12 @@ async fn ask(http: &Http, headers: &HeaderMap) -> Result<Version, Blocked> {
             VersionAnswer::Is(text) => return Ok(Version { dialect, text }),
             VersionAnswer::NotHere(reason) => nowhere = reason,
             VersionAnswer::AccessFault(reason) => return Err(Blocked::Access(at(http, &reason))),
-            VersionAnswer::Unavailable {
-                reason,
-                retry_after,
-            } => {
-                return Err(Blocked::NotNow {
-                    reason,
-                    retry_after,
-                });
+            VersionAnswer::Unavailable { reason, retry_after } => {
+                return Err(Blocked::NotNow { reason, retry_after });
             }
         }
     }
-    Err(Blocked::Access(at(
-        http,
-        &format!("no REST API of Airflow was found ({nowhere})"),
-    )))
+    Err(Blocked::Access(at(http, &format!("no REST API of Airflow was found ({nowhere})"))))
 }
 
 fn at(http: &Http, reason: &str) -> String {

@@ -20,11 +20,7 @@ pub(super) fn parse(value: &str, date: Option<&str>, now: Timestamp) -> Option<D
     let until = http_date(value)?;
     let from = date.and_then(http_date).unwrap_or(now);
     let wait = until.duration_since(from);
-    Some(
-        Duration::try_from(wait)
-            .unwrap_or(Duration::ZERO)
-            .min(LONGEST),
-    )
+    Some(Duration::try_from(wait).unwrap_or(Duration::ZERO).min(LONGEST))
 }
 
 fn http_date(text: &str) -> Option<Timestamp> {
@@ -56,10 +52,7 @@ mod tests {
         assert_eq!(parse(value, date, now()), Some(Duration::from_secs(20)));
         let later = Some("Mon, 30 Nov 2026 17:00:10 GMT");
         assert_eq!(parse(value, later, now()), Some(Duration::ZERO));
-        assert_eq!(
-            parse("Tue, 30 Nov 2027 16:00:30 GMT", None, now()),
-            Some(LONGEST)
-        );
+        assert_eq!(parse("Tue, 30 Nov 2027 16:00:30 GMT", None, now()), Some(LONGEST));
     }
 
     #[test]

@@ -28,18 +28,12 @@ pub(super) fn config(ca_file: Option<&Path>) -> Result<ClientConfig, AirflowErro
 }
 
 fn from_file(path: &Path) -> Result<RootCertStore, AirflowError> {
-    let fault = |reason: String| AirflowError::CaFile {
-        path: path.to_owned(),
-        reason,
-    };
+    let fault = |reason: String| AirflowError::CaFile { path: path.to_owned(), reason };
     let mut roots = RootCertStore::empty();
-    let certificates =
-        CertificateDer::pem_file_iter(path).map_err(|error| fault(error.to_string()))?;
+    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| fault(error.to_string()))?;
     for certificate in certificates {
         let certificate = certificate.map_err(|error| fault(error.to_string()))?;
-        roots
-            .add(certificate)
-            .map_err(|error| fault(error.to_string()))?;
+        roots.add(certificate).map_err(|error| fault(error.to_string()))?;
     }
     if roots.is_empty() {
         return Err(fault("it holds no certificate in PEM form".to_owned()));
@@ -51,11 +45,7 @@ fn from_system() -> Result<RootCertStore, AirflowError> {
     let mut roots = RootCertStore::empty();
     // Single unreadable or odd certificates of the system are left out, as every TLS client does.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        Err(AirflowError::NoSystemRoots)
-    } else {
-        Ok(roots)
-    }
+    if roots.is_empty() { Err(AirflowError::NoSystemRoots) } else { Ok(roots) }
 }
 
 /// A configuration that trusts nobody, for a client that speaks plain HTTP only.

@@ -11,11 +11,7 @@ use crate::domain::ids::{DagId, RunId};
 use crate::domain::outcome::Dialect;
 
 /// All but the unreserved characters of RFC 3986.
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// 2.x refuses keys it does not know, `logical_date: null` among them.
 #[derive(Serialize)]
@@ -37,11 +33,7 @@ pub(super) fn trigger_body(dialect: Dialect, run: &RunId, conf: &Map<String, Val
     let dag_run_id = run.as_str();
     let body = match dialect {
         Dialect::V1 => serde_json::to_vec(&BodyV1 { dag_run_id, conf }),
-        Dialect::V2 => serde_json::to_vec(&BodyV2 {
-            logical_date: (),
-            dag_run_id,
-            conf,
-        }),
+        Dialect::V2 => serde_json::to_vec(&BodyV2 { logical_date: (), dag_run_id, conf }),
     };
     body.expect("text keys and JSON values always serialise")
 }
@@ -80,10 +72,7 @@ fn segment(id: &str) -> String {
 
 /// A form's body.
 pub(super) fn form(fields: &[(&str, &str)]) -> Vec<u8> {
-    let pairs: Vec<_> = fields
-        .iter()
-        .map(|(name, value)| format!("{name}={}", segment(value)))
-        .collect();
+    let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", segment(value))).collect();
     pairs.join("&").into_bytes()
 }
 
@@ -94,19 +83,11 @@ mod tests {
 
     #[test]
     fn each_generation_gets_its_own_body() {
-        let Value::Object(conf) = serde_json::json!({"a": "é"}) else {
-            panic!("an object")
-        };
+        let Value::Object(conf) = serde_json::json!({"a": "é"}) else { panic!("an object") };
         let run = RunId::new("rmq__q__1");
         let text = |dialect| String::from_utf8(trigger_body(dialect, &run, &conf)).unwrap();
-        assert_eq!(
-            text(Dialect::V1),
-            r#"{"dag_run_id":"rmq__q__1","conf":{"a":"é"}}"#
-        );
-        assert_eq!(
-            text(Dialect::V2),
-            r#"{"logical_date":null,"dag_run_id":"rmq__q__1","conf":{"a":"é"}}"#
-        );
+        assert_eq!(text(Dialect::V1), r#"{"dag_run_id":"rmq__q__1","conf":{"a":"é"}}"#);
+        assert_eq!(text(Dialect::V2), r#"{"logical_date":null,"dag_run_id":"rmq__q__1","conf":{"a":"é"}}"#);
     }
 
     #[test]
@@ -119,9 +100,6 @@ mod tests {
     #[test]
     fn a_form_survives_odd_passwords() {
         let body = form(&[("username", "a&b"), ("password", "p=ä+ %")]);
-        assert_eq!(
-            String::from_utf8(body).unwrap(),
-            "username=a%26b&password=p%3D%C3%A4%2B%20%25"
-        );
+        assert_eq!(String::from_utf8(body).unwrap(), "username=a%26b&password=p%3D%C3%A4%2B%20%25");
     }
 }

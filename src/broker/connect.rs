@@ -64,9 +64,7 @@ pub(super) async fn connect(settings: &AmqpSettings) -> Result<Opened, BrokerFau
     let tls = match &settings.tls {
         None => None,
         Some(tls) => Some(
-            timeout_at(deadline, tls::client_config(tls, &settings.conn_id))
-                .await
-                .map_err(|_| late(Step::Files))??,
+            timeout_at(deadline, tls::client_config(tls, &settings.conn_id)).await.map_err(|_| late(Step::Files))??,
         ),
     };
     let (mut targets, mut worst) = addresses(settings, deadline).await;
@@ -74,15 +72,8 @@ pub(super) async fn connect(settings: &AmqpSettings) -> Result<Opened, BrokerFau
     while let Some((host, address)) = targets.pop() {
         let now = Instant::now();
         let share = deadline.saturating_duration_since(now)
-            / (u32::try_from(targets.len())
-                .unwrap_or(u32::MAX)
-                .saturating_add(1));
-        let target = Target {
-            settings,
-            place: Place::new(settings, &host),
-            address,
-            tls: tls.clone(),
-        };
+            / (u32::try_from(targets.len()).unwrap_or(u32::MAX).saturating_add(1));
+        let target = Target { settings, place: Place::new(settings, &host), address, tls: tls.clone() };
         match target.open(now + share).await {
             Ok(opened) => return Ok(opened),
             Err(fault) if is_answer(fault.kind) => return Err(fault),
@@ -94,10 +85,7 @@ pub(super) async fn connect(settings: &AmqpSettings) -> Result<Opened, BrokerFau
 
 /// Whether a broker decided; asking its other nodes would give the same answer.
 fn is_answer(kind: BrokerFaultKind) -> bool {
-    matches!(
-        kind,
-        BrokerFaultKind::LoginRefused | BrokerFaultKind::VhostRefused
-    )
+    matches!(kind, BrokerFaultKind::LoginRefused | BrokerFaultKind::VhostRefused)
 }
 
 /// Of two faults the one to report.
@@ -109,10 +97,7 @@ fn telling(before: Option<BrokerFault>, now: BrokerFault) -> BrokerFault {
 }
 
 /// All addresses of all hosts, and the fault of a host that has none.
-async fn addresses(
-    settings: &AmqpSettings,
-    deadline: Instant,
-) -> (Vec<(String, SocketAddr)>, Option<BrokerFault>) {
+async fn addresses(settings: &AmqpSettings, deadline: Instant) -> (Vec<(String, SocketAddr)>, Option<BrokerFault>) {
     let mut found = Vec::new();
     let mut worst = None;
     for host in &settings.hosts {
@@ -126,8 +111,7 @@ async fn addresses(
             Ok(Ok(list)) => found.extend(list.map(|a| (host.clone(), a))),
             Ok(Err(error)) => worst = Some(telling(worst, fault::resolve(&place, &error))),
             Err(_) => {
-                let late =
-                    fault::connect_timed_out(&place, Step::Resolve, settings.connect_timeout);
+                let late = fault::connect_timed_out(&place, Step::Resolve, settings.connect_timeout);
                 worst = Some(telling(worst, late));
             }
         }
@@ -154,9 +138,7 @@ impl Target<'_> {
     }
 
     async fn steps(&self, step: &Cell<Step>) -> Result<Opened, BrokerFault> {
-        let tcp = TcpStream::connect(self.address)
-            .await
-            .map_err(|e| fault::tcp(&self.place, &e))?;
+        let tcp = TcpStream::connect(self.address).await.map_err(|e| fault::tcp(&self.place, &e))?;
         let cut = self.tune(&tcp).map_err(|e| fault::tcp(&self.place, &e))?;
         let io = match &self.tls {
             None => Io::Plain(tcp),
@@ -170,12 +152,7 @@ impl Target<'_> {
         let wire = Wire::new(io, FRAME_MAX, stash.clone());
         let first = wire.first_byte();
         match self.handshake_amqp(wire).await {
-            Ok(connection) => Ok(Opened {
-                connection,
-                cut,
-                stash,
-                place: self.place.clone(),
-            }),
+            Ok(connection) => Ok(Opened { connection, cut, stash, place: self.place.clone() }),
             Err(error) => Err(fault::handshake(&self.place, &error, first.get().copied())),
         }
     }
@@ -184,11 +161,7 @@ impl Target<'_> {
     fn tune(&self, tcp: &TcpStream) -> std::io::Result<Cut> {
         tcp.set_nodelay(true)?;
         let socket = SockRef::from(tcp);
-        socket.set_tcp_keepalive(
-            &TcpKeepalive::new()
-                .with_time(KEEPALIVE_IDLE)
-                .with_interval(KEEPALIVE_INTERVAL),
-        )?;
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL))?;
         let two_beats = Duration::from_secs(2 * u64::from(self.settings.heartbeat_secs));
         socket.set_tcp_user_timeout(Some(two_beats.max(MIN_USER_TIMEOUT)))?;
         Ok(Cut(socket.try_clone()?))
@@ -202,13 +175,13 @@ impl Target<'_> {
         let name = ServerName::try_from(self.place.host().to_owned()).map_err(|_| {
             fault::fault(
                 BrokerFaultKind::Tls,
-                format!("TLS to {}: the host name cannot stand in a certificate; correct the host of this connection", self.place),
+                format!(
+                    "TLS to {}: the host name cannot stand in a certificate; correct the host of this connection",
+                    self.place
+                ),
             )
         })?;
-        TlsConnector::from(Arc::clone(config))
-            .connect(name, tcp)
-            .await
-            .map_err(|e| fault::tls(&self.place, &e))
+        TlsConnector::from(Arc::clone(config)).connect(name, tcp).await.map_err(|e| fault::tls(&self.place, &e))
     }
 
     async fn handshake_amqp(&self, wire: Wire) -> lapin::Result<Connection> {
@@ -216,8 +189,7 @@ impl Target<'_> {
         let once = Mutex::new(Some(wire));
         let hand_over = async move |_: AMQPUri, _: async_rs::Runtime<Kit>| {
             let wire = once.lock().unwrap_or_else(PoisonError::into_inner).take();
-            wire.map(AsyncTcpStream::Plain)
-                .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotConnected).into())
+            wire.map(AsyncTcpStream::Plain).ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotConnected).into())
         };
         Connection::connector(self.uri(), Kit::current(), hand_over, self.properties()).await
     }
@@ -248,12 +220,7 @@ impl Target<'_> {
     /// What an operator sees of us in the management page and in `rabbitmqctl list_connections`.
     fn properties(&self) -> ConnectionProperties {
         let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let name = format!(
-            "rmq_watcher.{}.{}.{}",
-            hostname.trim(),
-            std::process::id(),
-            self.settings.conn_id
-        );
+        let name = format!("rmq_watcher.{}.{}.{}", hostname.trim(), std::process::id(), self.settings.conn_id);
         ConnectionProperties::default()
             .with_client_property("product".into(), "rmq-watcher".into())
             .with_client_property("version".into(), env!("CARGO_PKG_VERSION").into())

@@ -28,10 +28,7 @@ pub struct LapinConsumer {
 }
 
 /// Channel → qos → consume, all within one rpc timeout.
-pub(super) async fn attach(
-    link: Rc<Link>,
-    order: AttachOrder,
-) -> Result<LapinConsumer, BrokerFault> {
+pub(super) async fn attach(link: Rc<Link>, order: AttachOrder) -> Result<LapinConsumer, BrokerFault> {
     let too_long = |what: &str| {
         let text = format!(
             "{DOING} queue {:?} over {}: {what} is longer than 255 bytes; shorten it",
@@ -40,39 +37,24 @@ pub(super) async fn attach(
         );
         fault::fault(BrokerFaultKind::PreconditionFailed, text)
     };
-    let queue =
-        ShortString::try_new(order.queue.as_str()).map_err(|_| too_long("the queue's name"))?;
+    let queue = ShortString::try_new(order.queue.as_str()).map_err(|_| too_long("the queue's name"))?;
     let tag = ShortString::try_new(order.tag.as_str()).map_err(|_| too_long("the consumer tag"))?;
     let calls = async {
         let channel = link.connection().create_channel().await?;
         // From here on whatever happens closes the channel.
         let life = ChannelLife::new(channel, Rc::clone(&link), &order);
-        life.channel
-            .basic_qos(order.prefetch, BasicQosOptions::default())
-            .await?;
+        life.channel.basic_qos(order.prefetch, BasicQosOptions::default()).await?;
         let options = BasicConsumeOptions::default();
-        let stream = life
-            .channel
-            .basic_consume(queue, tag, options, FieldTable::default())
-            .await?;
+        let stream = life.channel.basic_consume(queue, tag, options, FieldTable::default()).await?;
         Ok::<_, lapin::Error>((life, stream))
     };
     let place = link.place();
     match timeout(link.rpc_timeout, calls).await {
-        Ok(Ok((life, stream))) => Ok(LapinConsumer {
-            stream,
-            life: Rc::new(life),
-            order,
-            cancelled: false,
-            ended: None,
-        }),
+        Ok(Ok((life, stream))) => {
+            Ok(LapinConsumer { stream, life: Rc::new(life), order, cancelled: false, ended: None })
+        }
         Ok(Err(error)) => Err(fault::channel(place, DOING, &order.queue, &error)),
-        Err(_) => Err(fault::call_timed_out(
-            place,
-            DOING,
-            &order.queue,
-            link.rpc_timeout,
-        )),
+        Err(_) => Err(fault::call_timed_out(place, DOING, &order.queue, link.rpc_timeout)),
     }
 }
 
@@ -109,10 +91,7 @@ impl Consumer for LapinConsumer {
             return;
         }
         self.cancelled = true;
-        let cancel = self
-            .life
-            .channel
-            .basic_cancel(self.stream.tag(), BasicCancelOptions::default());
+        let cancel = self.life.channel.basic_cancel(self.stream.tag(), BasicCancelOptions::default());
         // An error means that the channel is gone, which the next call of `next` reports.
         drop(timeout(self.life.link.rpc_timeout, cancel).await);
     }

@@ -52,9 +52,7 @@ fn text(short: &Option<ShortString>) -> Option<String> {
 }
 
 fn table(of: &FieldTable) -> Table {
-    of.into_iter()
-        .map(|(key, value)| (key.as_str().to_owned(), field(value)))
-        .collect()
+    of.into_iter().map(|(key, value)| (key.as_str().to_owned(), field(value))).collect()
 }
 
 fn field(value: &AMQPValue) -> Field {
@@ -70,10 +68,7 @@ fn field(value: &AMQPValue) -> Field {
         AMQPValue::LongLongInt(v) => Field::I64(*v),
         AMQPValue::Float(v) => Field::F32(*v),
         AMQPValue::Double(v) => Field::F64(*v),
-        AMQPValue::DecimalValue(v) => Field::Decimal {
-            scale: v.scale,
-            value: v.value,
-        },
+        AMQPValue::DecimalValue(v) => Field::Decimal { scale: v.scale, value: v.value },
         AMQPValue::ShortString(v) => Field::Text(v.as_str().as_bytes().to_vec()),
         AMQPValue::LongString(v) => Field::Text(v.as_bytes().to_vec()),
         AMQPValue::ByteArray(v) => Field::Bytes(v.as_slice().to_vec()),

@@ -62,17 +62,8 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            host,
-            port,
-            conn_id,
-            ..
-        } = self;
-        let (open, close) = if host.contains(':') {
-            ("[", "]")
-        } else {
-            ("", "")
-        };
+        let Self { host, port, conn_id, .. } = self;
+        let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
         write!(f, "{open}{host}{close}:{port} (connection {conn_id:?})")
     }
 }
@@ -105,18 +96,12 @@ pub(super) fn connect_timed_out(place: &Place, step: Step, bound: Duration) -> B
         Step::Tls => "it accepted a TCP connection but did not finish the TLS handshake",
         Step::Amqp => "it accepted the connection but did not finish the AMQP handshake",
     };
-    fault(
-        BrokerFaultKind::TimedOut,
-        format!("connect to {place}: {what} within {}", secs(bound)),
-    )
+    fault(BrokerFaultKind::TimedOut, format!("connect to {place}: {what} within {}", secs(bound)))
 }
 
 /// The host's addresses could not be had.
 pub(super) fn resolve(place: &Place, error: &io::Error) -> BrokerFault {
-    fault(
-        BrokerFaultKind::Unreachable,
-        format!("resolve the host name of {place}: {error}"),
-    )
+    fault(BrokerFaultKind::Unreachable, format!("resolve the host name of {place}: {error}"))
 }
 
 /// No TCP connection.
@@ -125,31 +110,20 @@ pub(super) fn tcp(place: &Place, error: &io::Error) -> BrokerFault {
         io::ErrorKind::ConnectionRefused => "nothing listens there (connection refused)".to_owned(),
         _ => error.to_string(),
     };
-    fault(
-        BrokerFaultKind::Unreachable,
-        format!("connect to {place}: {what}"),
-    )
+    fault(BrokerFaultKind::Unreachable, format!("connect to {place}: {what}"))
 }
 
 /// The TLS handshake failed.
 pub(super) fn tls(place: &Place, error: &io::Error) -> BrokerFault {
     if let Some(found) = tls_error(error) {
-        return fault(
-            BrokerFaultKind::Tls,
-            format!("TLS to {place}: {}", tls_text::of(found)),
-        );
+        return fault(BrokerFaultKind::Tls, format!("TLS to {place}: {}", tls_text::of(found)));
     }
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => fault(
             BrokerFaultKind::Unreachable,
-            format!(
-                "TLS to {place}: the peer closed the connection during the handshake ({error})"
-            ),
+            format!("TLS to {place}: the peer closed the connection during the handshake ({error})"),
         ),
-        _ => fault(
-            BrokerFaultKind::Unreachable,
-            format!("TLS to {place}: {error}"),
-        ),
+        _ => fault(BrokerFaultKind::Unreachable, format!("TLS to {place}: {error}")),
     }
 }
 
@@ -159,10 +133,7 @@ pub(super) fn handshake(place: &Place, error: &lapin::Error, first: Option<u8>) 
         return handshake_refused(place, said.get_id(), said.get_message().as_str());
     }
     if let Some(found) = lapin_tls_error(error) {
-        return fault(
-            BrokerFaultKind::Tls,
-            format!("TLS to {place}: {}", tls_text::of(found)),
-        );
+        return fault(BrokerFaultKind::Tls, format!("TLS to {place}: {}", tls_text::of(found)));
     }
     match first {
         Some(TLS_ALERT) if !place.tls => fault(
@@ -171,27 +142,18 @@ pub(super) fn handshake(place: &Place, error: &lapin::Error, first: Option<u8>) 
                 "connect to {place}: this port speaks TLS and the connection is set up without; turn TLS on (amqps) or use the plain port"
             ),
         ),
-        Some(1) => fault(
-            BrokerFaultKind::Unreachable,
-            format!("connect to {place}: the AMQP handshake broke off ({error})"),
-        ),
+        Some(1) => {
+            fault(BrokerFaultKind::Unreachable, format!("connect to {place}: the AMQP handshake broke off ({error})"))
+        }
         Some(_) => fault(
             BrokerFaultKind::Unreachable,
-            format!(
-                "connect to {place}: what answers there does not speak AMQP 0-9-1; check host and port ({error})"
-            ),
+            format!("connect to {place}: what answers there does not speak AMQP 0-9-1; check host and port ({error})"),
         ),
         None => {
-            let hint = if place.tls {
-                ""
-            } else {
-                "; a port that speaks TLS may do so to a plain connection"
-            };
+            let hint = if place.tls { "" } else { "; a port that speaks TLS may do so to a plain connection" };
             fault(
                 BrokerFaultKind::Unreachable,
-                format!(
-                    "connect to {place}: the peer closed the connection before any greeting{hint} ({error})"
-                ),
+                format!("connect to {place}: the peer closed the connection before any greeting{hint} ({error})"),
             )
         }
     }
@@ -208,9 +170,7 @@ fn handshake_refused(place: &Place, code: u16, said: &str) -> BrokerFault {
         ),
         NOT_ALLOWED if said.contains("limit") => fault(
             BrokerFaultKind::VhostRefused,
-            format!(
-                "open vhost {vhost:?} on {place}: {said:?}; raise the limit or close other connections"
-            ),
+            format!("open vhost {vhost:?} on {place}: {said:?}; raise the limit or close other connections"),
         ),
         NOT_ALLOWED if said.contains("not found") => fault(
             BrokerFaultKind::VhostRefused,
@@ -232,31 +192,14 @@ fn handshake_refused(place: &Place, code: u16, said: &str) -> BrokerFault {
 }
 
 /// A call on a channel failed, or its stream of deliveries ended with an error.
-pub(super) fn channel(
-    place: &Place,
-    doing: &str,
-    queue: &QueueName,
-    error: &lapin::Error,
-) -> BrokerFault {
+pub(super) fn channel(place: &Place, doing: &str, queue: &QueueName, error: &lapin::Error) -> BrokerFault {
     if let lapin::ErrorKind::ProtocolError(said) = error.kind() {
-        return channel_refused(
-            place,
-            doing,
-            queue,
-            said.get_id(),
-            said.get_message().as_str(),
-        );
+        return channel_refused(place, doing, queue, said.get_id(), said.get_message().as_str());
     }
     lost(place, doing, queue, error)
 }
 
-fn channel_refused(
-    place: &Place,
-    doing: &str,
-    queue: &QueueName,
-    code: u16,
-    said: &str,
-) -> BrokerFault {
+fn channel_refused(place: &Place, doing: &str, queue: &QueueName, code: u16, said: &str) -> BrokerFault {
     let Place { login, vhost, .. } = place;
     let at = format!("{doing} queue {queue:?} in vhost {vhost:?} of {place}");
     match code {
@@ -268,15 +211,11 @@ fn channel_refused(
         ),
         ACCESS_REFUSED if said.contains("exclusive") => fault(
             BrokerFaultKind::ResourceLocked,
-            format!(
-                "{at}: another consumer holds the queue exclusively; stop that one (the broker said {said:?})"
-            ),
+            format!("{at}: another consumer holds the queue exclusively; stop that one (the broker said {said:?})"),
         ),
         ACCESS_REFUSED => fault(
             BrokerFaultKind::AccessRefused,
-            format!(
-                "{at}: user {login:?} may not read it; grant the read permission (the broker said {said:?})"
-            ),
+            format!("{at}: user {login:?} may not read it; grant the read permission (the broker said {said:?})"),
         ),
         RESOURCE_LOCKED => fault(
             BrokerFaultKind::ResourceLocked,
@@ -284,10 +223,9 @@ fn channel_refused(
                 "{at}: the queue belongs exclusively to another connection; use another queue or declare it without \"exclusive\" (the broker said {said:?})"
             ),
         ),
-        PRECONDITION_FAILED => fault(
-            BrokerFaultKind::PreconditionFailed,
-            format!("{at}: the broker refused: {said:?}"),
-        ),
+        PRECONDITION_FAILED => {
+            fault(BrokerFaultKind::PreconditionFailed, format!("{at}: the broker refused: {said:?}"))
+        }
         CONNECTION_FORCED => fault(
             BrokerFaultKind::Closed,
             format!("{at}: an operator or the broker's shutdown closed the connection: {said:?}"),
@@ -303,10 +241,7 @@ fn channel_refused(
 fn lost(place: &Place, doing: &str, queue: &QueueName, error: &lapin::Error) -> BrokerFault {
     let at = format!("{doing} queue {queue:?} over {place}");
     if let Some(found) = lapin_tls_error(error) {
-        return fault(
-            BrokerFaultKind::Tls,
-            format!("{at}: TLS: {}", tls_text::of(found)),
-        );
+        return fault(BrokerFaultKind::Tls, format!("{at}: TLS: {}", tls_text::of(found)));
     }
     match error.kind() {
         lapin::ErrorKind::MissingHeartbeatError => {
@@ -316,38 +251,26 @@ fn lost(place: &Place, doing: &str, queue: &QueueName, error: &lapin::Error) -> 
             };
             fault(
                 BrokerFaultKind::Unreachable,
-                format!(
-                    "{at}: nothing came from the broker for {within}; the connection was given up"
-                ),
+                format!("{at}: nothing came from the broker for {within}; the connection was given up"),
             )
         }
-        lapin::ErrorKind::IOError(error) => fault(
-            BrokerFaultKind::Unreachable,
-            format!("{at}: the connection was lost ({error})"),
-        ),
+        lapin::ErrorKind::IOError(error) => {
+            fault(BrokerFaultKind::Unreachable, format!("{at}: the connection was lost ({error})"))
+        }
         lapin::ErrorKind::InvalidConnectionState(_)
         | lapin::ErrorKind::InvalidChannelState(..)
-        | lapin::ErrorKind::InvalidChannel(_) => fault(
-            BrokerFaultKind::Closed,
-            format!("{at}: the channel or connection was already closed"),
-        ),
+        | lapin::ErrorKind::InvalidChannel(_) => {
+            fault(BrokerFaultKind::Closed, format!("{at}: the channel or connection was already closed"))
+        }
         _ => fault(BrokerFaultKind::Closed, format!("{at}: {error}")),
     }
 }
 
 /// A call on a channel got no answer in time.
-pub(super) fn call_timed_out(
-    place: &Place,
-    doing: &str,
-    queue: &QueueName,
-    bound: Duration,
-) -> BrokerFault {
+pub(super) fn call_timed_out(place: &Place, doing: &str, queue: &QueueName, bound: Duration) -> BrokerFault {
     fault(
         BrokerFaultKind::TimedOut,
-        format!(
-            "{doing} queue {queue:?} over {place}: no answer from the broker within {}",
-            secs(bound)
-        ),
+        format!("{doing} queue {queue:?} over {place}: no answer from the broker within {}", secs(bound)),
     )
 }
 
@@ -363,10 +286,7 @@ pub(super) fn cancelled(place: &Place, queue: &QueueName) -> BrokerFault {
 
 /// The stream of deliveries ended because we cancelled it.
 pub(super) fn cancelled_by_us(place: &Place, queue: &QueueName) -> BrokerFault {
-    fault(
-        BrokerFaultKind::Cancelled,
-        format!("consume from queue {queue:?} over {place}: cancelled by this watcher"),
-    )
+    fault(BrokerFaultKind::Cancelled, format!("consume from queue {queue:?} over {place}: cancelled by this watcher"))
 }
 
 fn secs(bound: Duration) -> String {

@@ -101,18 +101,11 @@ impl Link {
     /// # Panics
     /// Outside of a tokio runtime.
     pub(super) fn new(opened: Opened, rpc_timeout: Duration, closing: Closing) -> Self {
-        Self {
-            opened: Some(opened),
-            closing,
-            runtime: Handle::current(),
-            rpc_timeout,
-        }
+        Self { opened: Some(opened), closing, runtime: Handle::current(), rpc_timeout }
     }
 
     fn opened(&self) -> &Opened {
-        self.opened
-            .as_ref()
-            .expect("a link is opened until it is dropped")
+        self.opened.as_ref().expect("a link is opened until it is dropped")
     }
 
     pub(super) fn connection(&self) -> &lapin::Connection {

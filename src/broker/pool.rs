@@ -93,10 +93,7 @@ impl<S: ConnectionSource + 'static> Pool<S> {
     /// Starts an attempt as a task of its own, so that it belongs to none of its callers.
     fn start(&self, conn: &ConnId) -> watch::Receiver<Option<Outcome>> {
         let (report, outcome) = watch::channel(None);
-        self.0
-            .slots
-            .borrow_mut()
-            .insert(conn.clone(), Slot::Trying(outcome.clone()));
+        self.0.slots.borrow_mut().insert(conn.clone(), Slot::Trying(outcome.clone()));
         let shared = Rc::clone(&self.0);
         let conn = conn.clone();
         let mut attempts = self.0.attempts.borrow_mut();
@@ -114,12 +111,8 @@ impl<S: ConnectionSource> Shared<S> {
     /// The slot's content if it can still lead to a connection.
     fn usable(&self, conn: &ConnId) -> Option<Slot> {
         match self.slots.borrow().get(conn)? {
-            Slot::Trying(outcome) if outcome.has_changed().is_ok() => {
-                Some(Slot::Trying(outcome.clone()))
-            }
-            Slot::Open(link) if link.upgrade().is_some_and(|l| l.is_connected()) => {
-                Some(Slot::Open(link.clone()))
-            }
+            Slot::Trying(outcome) if outcome.has_changed().is_ok() => Some(Slot::Trying(outcome.clone())),
+            Slot::Open(link) if link.upgrade().is_some_and(|l| l.is_connected()) => Some(Slot::Open(link.clone())),
             Slot::Trying(_) | Slot::Open(_) => None,
         }
     }

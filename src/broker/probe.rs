@@ -54,10 +54,7 @@ pub enum ProbeFinding {
 /// # Cancel safety
 /// Dropping the future leaves nothing behind.
 pub async fn probe(settings: &AmqpSettings, queues: &[QueueName]) -> Vec<ProbeResult> {
-    let works = |subject| ProbeResult {
-        subject,
-        outcome: Ok(ProbeFinding::Works),
-    };
+    let works = |subject| ProbeResult { subject, outcome: Ok(ProbeFinding::Works) };
     let mut results = Vec::with_capacity(3 + queues.len());
     let opened = match connect::connect(settings).await {
         Ok(opened) => opened,
@@ -82,10 +79,7 @@ pub async fn probe(settings: &AmqpSettings, queues: &[QueueName]) -> Vec<ProbeRe
             if subject == ProbeSubject::Vhost {
                 results.push(works(ProbeSubject::Login));
             }
-            results.push(ProbeResult {
-                subject,
-                outcome: Err(fault),
-            });
+            results.push(ProbeResult { subject, outcome: Err(fault) });
             return results;
         }
     };
@@ -102,41 +96,23 @@ pub async fn probe(settings: &AmqpSettings, queues: &[QueueName]) -> Vec<ProbeRe
     results
 }
 
-async fn probe_queue(
-    settings: &AmqpSettings,
-    opened: &Opened,
-    queue: &QueueName,
-) -> Result<ProbeFinding, BrokerFault> {
+async fn probe_queue(settings: &AmqpSettings, opened: &Opened, queue: &QueueName) -> Result<ProbeFinding, BrokerFault> {
     const DOING: &str = "look at";
     let place = &opened.place;
     let name = ShortString::try_new(queue.as_str()).map_err(|_| {
-        let text =
-            format!("{DOING} queue {queue:?}: its name is longer than 255 bytes; correct it");
+        let text = format!("{DOING} queue {queue:?}: its name is longer than 255 bytes; correct it");
         fault::fault(BrokerFaultKind::QueueMissing, text)
     })?;
     let calls = async {
         let channel = opened.connection.create_channel().await?;
-        let passive = QueueDeclareOptions {
-            passive: true,
-            ..QueueDeclareOptions::default()
-        };
-        let found = channel
-            .queue_declare(name, passive, FieldTable::default())
-            .await?;
+        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        let found = channel.queue_declare(name, passive, FieldTable::default()).await?;
         channel.close(200, "OK".into()).await?;
         Ok::<_, lapin::Error>(found)
     };
     match timeout(settings.rpc_timeout, calls).await {
-        Ok(Ok(found)) => Ok(ProbeFinding::Queue {
-            messages: found.message_count(),
-            consumers: found.consumer_count(),
-        }),
+        Ok(Ok(found)) => Ok(ProbeFinding::Queue { messages: found.message_count(), consumers: found.consumer_count() }),
         Ok(Err(error)) => Err(fault::channel(place, DOING, queue, &error)),
-        Err(_) => Err(fault::call_timed_out(
-            place,
-            DOING,
-            queue,
-            settings.rpc_timeout,
-        )),
+        Err(_) => Err(fault::call_timed_out(place, DOING, queue, settings.rpc_timeout)),
     }
 }

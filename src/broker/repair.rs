@@ -59,11 +59,7 @@ impl State {
 impl Repairer {
     /// `frame_max` is the size we ask for; the broker's offer may lower it.
     pub(super) fn new(frame_max: u32, stash: Stash) -> Self {
-        Self {
-            state: State::start(),
-            frame_max: frame_max as usize,
-            stash,
-        }
+        Self { state: State::start(), frame_max: frame_max as usize, stash }
     }
 
     /// Whether all of the next `len` bytes may pass without being looked at; if so, they count as passed.
@@ -90,9 +86,7 @@ impl Repairer {
                     return;
                 }
                 State::Pass(left) => {
-                    let n = usize::try_from(*left)
-                        .unwrap_or(usize::MAX)
-                        .min(input.len());
+                    let n = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
                     out.extend_from_slice(&input[..n]);
                     input = &input[n..];
                     *left -= n as u64;
@@ -127,9 +121,7 @@ impl Repairer {
         let repaired = repair(frame[0], payload);
         let payload = repaired.as_deref().unwrap_or(payload);
         let room = self.frame_max - HEAD_LEN - 1;
-        let lightened = (frame[0] == HEADER && payload.len() > room)
-            .then(|| lighten(payload, &self.stash))
-            .flatten();
+        let lightened = (frame[0] == HEADER && payload.len() > room).then(|| lighten(payload, &self.stash)).flatten();
         let payload = lightened.as_deref().unwrap_or(payload);
         let Ok(size) = u32::try_from(payload.len()) else {
             out.extend_from_slice(frame);
@@ -196,8 +188,7 @@ fn lighten(payload: &[u8], stash: &Stash) -> Option<Vec<u8>> {
         note.extend_from_slice(stash::NOTE.as_bytes());
         note.push(b'l');
         note.extend_from_slice(&stash.put(entries.to_vec()).to_be_bytes());
-        c.out
-            .extend_from_slice(&u32::try_from(note.len()).ok()?.to_be_bytes());
+        c.out.extend_from_slice(&u32::try_from(note.len()).ok()?.to_be_bytes());
         c.out.extend_from_slice(&note);
         Some(())
     })?;
@@ -214,11 +205,7 @@ struct Copier<'a> {
 
 impl<'a> Copier<'a> {
     fn new(payload: &'a [u8]) -> Self {
-        Self {
-            rest: payload,
-            out: Vec::with_capacity(payload.len() + 16),
-            changed: false,
-        }
+        Self { rest: payload, out: Vec::with_capacity(payload.len() + 16), changed: false }
     }
 
     fn take(&mut self, n: usize) -> Option<&'a [u8]> {

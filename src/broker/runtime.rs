@@ -37,17 +37,11 @@ impl Executor for Kit {
         self.0.block_on(f)
     }
 
-    fn spawn<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
-        &self,
-        f: F,
-    ) -> Task<Self::Task<T>> {
+    fn spawn<T: Send + 'static, F: Future<Output = T> + Send + 'static>(&self, f: F) -> Task<Self::Task<T>> {
         self.0.spawn(f)
     }
 
-    fn spawn_blocking<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(
-        &self,
-        f: F,
-    ) -> Task<Self::Task<T>> {
+    fn spawn_blocking<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(&self, f: F) -> Task<Self::Task<T>> {
         self.0.spawn_blocking(f)
     }
 }
@@ -71,10 +65,7 @@ impl Reactor for Kit {
         self.0.interval(dur)
     }
 
-    fn tcp_connect_addr(
-        &self,
-        _addr: SocketAddr,
-    ) -> impl Future<Output = io::Result<Wire>> + Send + 'static {
+    fn tcp_connect_addr(&self, _addr: SocketAddr) -> impl Future<Output = io::Result<Wire>> + Send + 'static {
         std::future::ready(Err(io::ErrorKind::Unsupported.into()))
     }
 }

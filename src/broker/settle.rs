@@ -50,25 +50,14 @@ impl ChannelLife {
     async fn send(&self, tag: DeliveryTag, verb: Verb) -> lapin::Result<()> {
         let requeue = true;
         match verb {
-            Verb::Ack => {
-                self.channel
-                    .basic_ack(tag.0, BasicAckOptions::default())
-                    .await
-            }
+            Verb::Ack => self.channel.basic_ack(tag.0, BasicAckOptions::default()).await,
             Verb::DeadLetter => {
                 let options = BasicRejectOptions { requeue: false };
                 self.channel.basic_reject(tag.0, options).await
             }
-            Verb::GiveBackTried => {
-                self.channel
-                    .basic_reject(tag.0, BasicRejectOptions { requeue })
-                    .await
-            }
+            Verb::GiveBackTried => self.channel.basic_reject(tag.0, BasicRejectOptions { requeue }).await,
             Verb::GiveBackUntried => {
-                let options = BasicNackOptions {
-                    requeue,
-                    multiple: false,
-                };
+                let options = BasicNackOptions { requeue, multiple: false };
                 self.channel.basic_nack(tag.0, options).await
             }
         }
@@ -118,9 +107,7 @@ impl Settler for LapinSettler {
     /// rpc timeout.
     async fn barrier(&self) -> bool {
         let life = &*self.0;
-        let round_trip = life
-            .channel
-            .basic_qos(life.prefetch, BasicQosOptions::default());
+        let round_trip = life.channel.basic_qos(life.prefetch, BasicQosOptions::default());
         matches!(timeout(life.link.rpc_timeout, round_trip).await, Ok(Ok(())))
     }
 }

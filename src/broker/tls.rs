@@ -29,14 +29,8 @@ static READERS: Semaphore = Semaphore::const_new(4);
 ///
 /// # Cancel safety
 /// Cancel safe; a read in progress goes on to its end on its thread.
-pub(super) async fn client_config(
-    settings: &TlsSettings,
-    conn_id: &ConnId,
-) -> Result<Arc<ClientConfig>, BrokerFault> {
-    let permit = READERS
-        .acquire()
-        .await
-        .expect("the semaphore is never closed");
+pub(super) async fn client_config(settings: &TlsSettings, conn_id: &ConnId) -> Result<Arc<ClientConfig>, BrokerFault> {
+    let permit = READERS.acquire().await.expect("the semaphore is never closed");
     let settings = settings.clone();
     let reading = tokio::task::spawn_blocking(move || {
         let config = read(&settings);
@@ -47,12 +41,7 @@ pub(super) async fn client_config(
         Ok(config) => config,
         Err(panic) => Err(format!("read the certificate files: {panic}")),
     };
-    config.map(Arc::new).map_err(|text| {
-        fault(
-            BrokerFaultKind::Tls,
-            format!("{text} (connection {conn_id:?})"),
-        )
-    })
+    config.map(Arc::new).map_err(|text| fault(BrokerFaultKind::Tls, format!("{text} (connection {conn_id:?})")))
 }
 
 fn read(settings: &TlsSettings) -> Result<ClientConfig, String> {
@@ -61,9 +50,7 @@ fn read(settings: &TlsSettings) -> Result<ClientConfig, String> {
         .with_safe_default_protocol_versions()
         .map_err(|e| format!("set TLS up: {e}"))?;
     let builder = if settings.verify_none {
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(NoCheck(provider)))
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(NoCheck(provider)))
     } else {
         builder.with_root_certificates(match &settings.ca_certs {
             Some(path) => authorities(path)?,
@@ -74,8 +61,8 @@ fn read(settings: &TlsSettings) -> Result<ClientConfig, String> {
         None => Ok(builder.with_no_client_auth()),
         Some((certificate, key)) => {
             let chain = certificates(certificate)?;
-            let secret = PrivateKeyDer::from_pem_file(key)
-                .map_err(|e| pem_text(key, "an unencrypted private key", &e))?;
+            let secret =
+                PrivateKeyDer::from_pem_file(key).map_err(|e| pem_text(key, "an unencrypted private key", &e))?;
             builder.with_client_auth_cert(chain, secret).map_err(|e| {
                 format!(
                     "use the client certificate {} with the key {}: {e}; check that they belong together",
@@ -90,9 +77,7 @@ fn read(settings: &TlsSettings) -> Result<ClientConfig, String> {
 fn authorities(path: &Path) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
-        roots
-            .add(certificate)
-            .map_err(|e| format!("use {} as certificate authority: {e}", path.display()))?;
+        roots.add(certificate).map_err(|e| format!("use {} as certificate authority: {e}", path.display()))?;
     }
     Ok(roots)
 }
@@ -102,10 +87,7 @@ fn system_authorities() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(found.certs);
     if added == 0 {
-        let why = found
-            .errors
-            .first()
-            .map_or_else(|| "none found".to_owned(), ToString::to_string);
+        let why = found.errors.first().map_or_else(|| "none found".to_owned(), ToString::to_string);
         return Err(format!(
             "read the system's certificate authorities: {why}; install ca-certificates or give ca_certs"
         ));
@@ -115,9 +97,8 @@ fn system_authorities() -> Result<RootCertStore, String> {
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let text = |e: &PemError| pem_text(path, "a certificate", e);
-    let found = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|e| text(&e))?;
+    let found =
+        CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(|e| text(&e))?;
     if found.is_empty() {
         return Err(text(&PemError::NoItemsFound));
     }
@@ -157,12 +138,7 @@ impl ServerCertVerifier for NoCheck {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(
-            message,
-            cert,
-            dss,
-            &self.0.signature_verification_algorithms,
-        )
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -171,12 +147,7 @@ impl ServerCertVerifier for NoCheck {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(
-            message,
-            cert,
-            dss,
-            &self.0.signature_verification_algorithms,
-        )
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

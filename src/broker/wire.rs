@@ -38,13 +38,7 @@ pub(super) struct Wire {
 impl Wire {
     /// `frame_max` is the frame size that lapin will ask for; headers that need more go into the stash.
     pub(super) fn new(io: Io, frame_max: u32, stash: Stash) -> Self {
-        Self {
-            io,
-            repairer: Repairer::new(frame_max, stash),
-            ready: Vec::new(),
-            taken: 0,
-            first: FirstByte::default(),
-        }
+        Self { io, repairer: Repairer::new(frame_max, stash), ready: Vec::new(), taken: 0, first: FirstByte::default() }
     }
 
     pub(super) fn first_byte(&self) -> FirstByte {
@@ -66,11 +60,7 @@ impl Wire {
 }
 
 impl futures_io::AsyncRead for Wire {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         loop {
             if this.taken < this.ready.len() {
@@ -95,11 +85,7 @@ impl futures_io::AsyncRead for Wire {
 }
 
 impl futures_io::AsyncWrite for Wire {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.get_mut().io {
             Io::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
             Io::Tls(tls) => Pin::new(tls).poll_write(cx, buf),

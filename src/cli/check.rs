@@ -193,7 +193,8 @@ impl Check<'_> {
             return self.fail(&format!("DAG '{dag}': its file fails to import; see Airflow's import errors"));
         }
         if found.is_paused {
-            return self.warn(&format!("DAG '{dag}' is paused: its runs will be created and wait until it is unpaused"));
+            return self
+                .warn(&format!("DAG '{dag}' is paused: its runs will be created and wait until it is unpaused"));
         }
         self.ok(&format!("DAG '{dag}' can be started"))
     }

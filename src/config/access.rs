@@ -17,11 +17,7 @@ const DEFAULT_MAX_IN_FLIGHT: u16 = 8;
 /// What Airflow 3 tells its tasks, on top of the base address.
 const EXECUTION_SUFFIX: &str = "/execution";
 
-pub(super) fn read(
-    reader: &mut Reader<'_>,
-    own: &AirflowOwn<'_>,
-    warnings: &mut Vec<String>,
-) -> AirflowSettings {
+pub(super) fn read(reader: &mut Reader<'_>, own: &AirflowOwn<'_>, warnings: &mut Vec<String>) -> AirflowSettings {
     let environment = reader.environment();
     let (url, url_source) = read_url(reader, own, warnings);
     let credentials = credentials::read(reader);
@@ -29,17 +25,9 @@ pub(super) fn read(
         url,
         url_source,
         credentials,
-        request_timeout: reader.required(
-            &keys::AIRFLOW_REQUEST_TIMEOUT_SECS,
-            |raw| seconds_up_to(raw, 600),
-            show_secs,
-        ),
+        request_timeout: reader.required(&keys::AIRFLOW_REQUEST_TIMEOUT_SECS, |raw| seconds_up_to(raw, 600), show_secs),
         ca_file: reader
-            .optional(
-                &keys::AIRFLOW_CA_FILE,
-                |raw| raw.path(environment),
-                |p| show_path(p),
-            )
+            .optional(&keys::AIRFLOW_CA_FILE, |raw| raw.path(environment), |p| show_path(p))
             .map(|(path, _)| path),
         max_in_flight: usize::from(read_max_in_flight(reader, own, warnings)),
     }
@@ -47,20 +35,12 @@ pub(super) fn read(
 
 /// The first of: our key; Airflow 3's `core.execution_api_server_url`; `api.base_url`; `webserver.base_url`; the default.
 /// An address in Airflow's settings that is none is passed over with a warning.
-fn read_url(
-    reader: &mut Reader<'_>,
-    own: &AirflowOwn<'_>,
-    warnings: &mut Vec<String>,
-) -> (String, String) {
+fn read_url(reader: &mut Reader<'_>, own: &AirflowOwn<'_>, warnings: &mut Vec<String>) -> (String, String) {
     let parse = |raw: &Raw| BaseUrl::parse(raw.text()?).map(BaseUrl::into_text);
     if let Some((url, origin)) = reader.optional(&keys::AIRFLOW_URL, parse, String::clone) {
         return (url, origin.to_string());
     }
-    for (section, name) in [
-        ("core", "execution_api_server_url"),
-        ("api", "base_url"),
-        ("webserver", "base_url"),
-    ] {
+    for (section, name) in [("core", "execution_api_server_url"), ("api", "base_url"), ("webserver", "base_url")] {
         let Some((text, origin)) = own.get(section, name, &mut reader.problems) else {
             continue;
         };
@@ -70,9 +50,7 @@ fn read_url(
             ));
             continue;
         };
-        let url = url
-            .strip_suffix(EXECUTION_SUFFIX)
-            .map_or(url.clone(), str::to_owned);
+        let url = url.strip_suffix(EXECUTION_SUFFIX).map_or(url.clone(), str::to_owned);
         reader.record(&keys::AIRFLOW_URL, url.clone(), &origin);
         return (url, origin.to_string());
     }
@@ -93,13 +71,8 @@ enum Database {
 
 fn database(reader: &mut Reader<'_>, own: &AirflowOwn<'_>) -> Database {
     for section in ["database", "core"] {
-        if let Some((address, origin)) = own.get(section, "sql_alchemy_conn", &mut reader.problems)
-        {
-            return if address
-                .trim_start()
-                .to_ascii_lowercase()
-                .starts_with("sqlite")
-            {
+        if let Some((address, origin)) = own.get(section, "sql_alchemy_conn", &mut reader.problems) {
+            return if address.trim_start().to_ascii_lowercase().starts_with("sqlite") {
                 Database::Sqlite(origin)
             } else {
                 Database::Other
@@ -115,11 +88,7 @@ fn database(reader: &mut Reader<'_>, own: &AirflowOwn<'_>) -> Database {
 /// Airflow on SQLite fails under parallel posts, its scheduler included, so there one at a time is not a matter of taste.
 ///
 /// Source: Airflow 3.3.2 on SQLite, 8 posts in parallel: "database is locked", scheduler and DAG processor exit.
-fn read_max_in_flight(
-    reader: &mut Reader<'_>,
-    own: &AirflowOwn<'_>,
-    warnings: &mut Vec<String>,
-) -> u16 {
+fn read_max_in_flight(reader: &mut Reader<'_>, own: &AirflowOwn<'_>, warnings: &mut Vec<String>) -> u16 {
     let key = &keys::AIRFLOW_MAX_IN_FLIGHT;
     let parse = |raw: &Raw| u16::try_from(raw.integer(1..=64)?).ok();
     let given = reader.optional(key, parse, u16::to_string);

@@ -46,11 +46,9 @@ impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => f.write_str("Missing"),
-            Self::Password { username, password } => f
-                .debug_struct("Password")
-                .field("username", username)
-                .field("password", password)
-                .finish(),
+            Self::Password { username, password } => {
+                f.debug_struct("Password").field("username", username).field("password", password).finish()
+            }
             Self::TokenFile(path) => f.debug_tuple("TokenFile").field(path).finish(),
             Self::TokenCommand(_) => f.write_str("TokenCommand(***)"),
         }

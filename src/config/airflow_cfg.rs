@@ -88,9 +88,7 @@ impl AirflowCfg {
     }
 
     fn append(&mut self, section: Option<&str>, option: Option<&(String, usize)>, line: &str) {
-        let value = section
-            .zip(option)
-            .and_then(|(section, (name, _))| self.sections.get_mut(section)?.get_mut(name));
+        let value = section.zip(option).and_then(|(section, (name, _))| self.sections.get_mut(section)?.get_mut(name));
         if let Some(value) = value {
             value.push('\n');
             value.push_str(line);
@@ -101,11 +99,7 @@ impl AirflowCfg {
     ///
     /// # Errors
     /// Its interpolation fails.
-    pub(super) fn get(
-        &self,
-        section: &str,
-        name: &str,
-    ) -> Result<Option<String>, InterpolationError> {
+    pub(super) fn get(&self, section: &str, name: &str) -> Result<Option<String>, InterpolationError> {
         if !self.sections.contains_key(section) {
             return Ok(None);
         }
@@ -117,20 +111,12 @@ impl AirflowCfg {
 
     fn raw(&self, section: &str, name: &str) -> Option<&str> {
         let of = |section: &str| self.sections.get(section)?.get(name);
-        of(section)
-            .or_else(|| of(DEFAULT_SECTION))
-            .map(|v| v.trim_end())
+        of(section).or_else(|| of(DEFAULT_SECTION)).map(|v| v.trim_end())
     }
 
     /// `depth` bounds references to references, as in Python; `fuel` bounds how many there are in all, so that a file of
     /// references cannot grow without end.
-    fn interpolate(
-        &self,
-        section: &str,
-        raw: &str,
-        depth: u8,
-        fuel: &mut u32,
-    ) -> Result<String, InterpolationError> {
+    fn interpolate(&self, section: &str, raw: &str, depth: u8, fuel: &mut u32) -> Result<String, InterpolationError> {
         let mut out = String::new();
         let mut rest = raw;
         while let Some((before, after)) = rest.split_once('%') {
@@ -140,10 +126,7 @@ impl AirflowCfg {
                 rest = after;
                 continue;
             }
-            let (name, after) = after
-                .strip_prefix('(')
-                .and_then(|a| a.split_once(")s"))
-                .ok_or(InterpolationError)?;
+            let (name, after) = after.strip_prefix('(').and_then(|a| a.split_once(")s")).ok_or(InterpolationError)?;
             let value = self.raw(section, name).ok_or(InterpolationError)?;
             let depth = depth.checked_sub(1).ok_or(InterpolationError)?;
             *fuel = fuel.checked_sub(1).ok_or(InterpolationError)?;

@@ -29,19 +29,11 @@ impl<'a> AirflowOwn<'a> {
                 )),
             }
         }
-        Self {
-            environment: &sources.environment,
-            cfg,
-        }
+        Self { environment: &sources.environment, cfg }
     }
 
     /// A setting, expanded as Airflow expands it; empty counts as not set.
-    pub(super) fn get(
-        &self,
-        section: &str,
-        name: &str,
-        problems: &mut Vec<Problem>,
-    ) -> Option<(String, Origin)> {
+    pub(super) fn get(&self, section: &str, name: &str, problems: &mut Vec<Problem>) -> Option<(String, Origin)> {
         let variable = variable(section, name);
         match self.environment.get(&variable) {
             Ok(Some(value)) => {

@@ -41,34 +41,18 @@ impl Given {
             password: reader.optional(&keys::AIRFLOW_PASSWORD, secret, |_| String::new()),
             password_file: reader.optional(&keys::AIRFLOW_PASSWORD_FILE, path, |p| show_path(p)),
             token_file: reader.optional(&keys::AIRFLOW_TOKEN_FILE, path, |p| show_path(p)),
-            token_command: reader
-                .optional(&keys::AIRFLOW_TOKEN_COMMAND, Raw::list, |_| String::new()),
+            token_command: reader.optional(&keys::AIRFLOW_TOKEN_COMMAND, Raw::list, |_| String::new()),
         }
     }
 
     /// The keys that are set, and where.
     fn set(&self) -> Vec<(&'static Key, &Origin)> {
         [
-            (
-                &keys::AIRFLOW_TOKEN_FILE,
-                self.token_file.as_ref().map(|(_, o)| o),
-            ),
-            (
-                &keys::AIRFLOW_TOKEN_COMMAND,
-                self.token_command.as_ref().map(|(_, o)| o),
-            ),
-            (
-                &keys::AIRFLOW_PASSWORD,
-                self.password.as_ref().map(|(_, o)| o),
-            ),
-            (
-                &keys::AIRFLOW_PASSWORD_FILE,
-                self.password_file.as_ref().map(|(_, o)| o),
-            ),
-            (
-                &keys::AIRFLOW_USERNAME,
-                self.username.as_ref().map(|(_, o)| o),
-            ),
+            (&keys::AIRFLOW_TOKEN_FILE, self.token_file.as_ref().map(|(_, o)| o)),
+            (&keys::AIRFLOW_TOKEN_COMMAND, self.token_command.as_ref().map(|(_, o)| o)),
+            (&keys::AIRFLOW_PASSWORD, self.password.as_ref().map(|(_, o)| o)),
+            (&keys::AIRFLOW_PASSWORD_FILE, self.password_file.as_ref().map(|(_, o)| o)),
+            (&keys::AIRFLOW_USERNAME, self.username.as_ref().map(|(_, o)| o)),
         ]
         .into_iter()
         .filter_map(|(key, origin)| Some((key, origin?)))
@@ -83,15 +67,11 @@ impl Given {
         let is_user = |key: &Key| *key == keys::AIRFLOW_USERNAME;
         match set[..] {
             [] => {}
-            [(key, origin)] if is_user(key) => say(
-                (key, origin),
-                "airflow.password or airflow.password_file is missing beside it".to_owned(),
-            ),
+            [(key, origin)] if is_user(key) => {
+                say((key, origin), "airflow.password or airflow.password_file is missing beside it".to_owned())
+            }
             [(key, origin)] if key.name.starts_with("password") => {
-                say(
-                    (key, origin),
-                    "airflow.username is missing beside it".to_owned(),
-                );
+                say((key, origin), "airflow.username is missing beside it".to_owned());
             }
             [_] => {}
             [(first, _), (second, _)] if is_user(second) && first.name.starts_with("password") => {}
@@ -115,9 +95,7 @@ impl Given {
         match (self.token_file, self.token_command, self.username, password) {
             (Some((path, _)), ..) => Credentials::TokenFile(path),
             (None, Some((command, _)), ..) => Credentials::TokenCommand(command),
-            (None, None, Some((username, _)), Some(password)) => {
-                Credentials::Password { username, password }
-            }
+            (None, None, Some((username, _)), Some(password)) => Credentials::Password { username, password },
             (None, None, ..) => Credentials::Missing,
         }
     }

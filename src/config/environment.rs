@@ -29,10 +29,7 @@ impl Environment {
         home: Option<PathBuf>,
     ) -> Self {
         let variables = variables.into_iter();
-        Self {
-            variables: variables.map(|(k, v)| (k.into(), v.into())).collect(),
-            home,
-        }
+        Self { variables: variables.map(|(k, v)| (k.into(), v.into())).collect(), home }
     }
 
     /// The process's own, now.
@@ -122,9 +119,7 @@ fn variable_name(after: &str) -> (&str, usize) {
             None => ("", 0),
         };
     }
-    let end = after
-        .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-        .unwrap_or(after.len());
+    let end = after.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(after.len());
     (&after[..end], end)
 }
 
@@ -134,10 +129,7 @@ mod tests {
 
     #[test]
     fn expand_follows_airflow() {
-        let env = Environment::new(
-            [("A", "$B/x"), ("B", "~/b"), ("LOOP", "$LOOP")],
-            Some(PathBuf::from("/home/me")),
-        );
+        let env = Environment::new([("A", "$B/x"), ("B", "~/b"), ("LOOP", "$LOOP")], Some(PathBuf::from("/home/me")));
         for (text, expected) in [
             ("$A", "~/b/x".replace('~', "/home/me").as_str()),
             ("${B}y", "/home/me/by"),

@@ -32,19 +32,8 @@ pub struct Key {
 }
 
 impl Key {
-    const fn new(
-        section: &'static str,
-        name: &'static str,
-        expected: &'static str,
-        fallback: Fallback,
-    ) -> Self {
-        Self {
-            section,
-            name,
-            expected,
-            fallback,
-            is_secret: false,
-        }
+    const fn new(section: &'static str, name: &'static str, expected: &'static str, fallback: Fallback) -> Self {
+        Self { section, name, expected, fallback, is_secret: false }
     }
 
     const fn secret(mut self) -> Self {
@@ -72,12 +61,7 @@ pub const CONNECTIONS: &str = "connections";
 const ABSOLUTE_PATH: &str = "an absolute path, or one that starts with ~/";
 
 /// The directory of the state file.
-pub static STATE_DIR: Key = Key::new(
-    "state",
-    "dir",
-    ABSOLUTE_PATH,
-    Derived("`$AIRFLOW_HOME/rmq-watcher`"),
-);
+pub static STATE_DIR: Key = Key::new("state", "dir", ABSOLUTE_PATH, Derived("`$AIRFLOW_HOME/rmq-watcher`"));
 /// Airflow's base address.
 pub static AIRFLOW_URL: Key = Key::new(
     "airflow",
@@ -88,8 +72,7 @@ pub static AIRFLOW_URL: Key = Key::new(
 /// The user at Airflow.
 pub static AIRFLOW_USERNAME: Key = Key::new("airflow", "username", "a user name", Unset);
 /// Its password.
-pub static AIRFLOW_PASSWORD: Key =
-    Key::new("airflow", "password", "a password that is not empty", Unset).secret();
+pub static AIRFLOW_PASSWORD: Key = Key::new("airflow", "password", "a password that is not empty", Unset).secret();
 /// A file with its password.
 pub static AIRFLOW_PASSWORD_FILE: Key = Key::new("airflow", "password_file", ABSOLUTE_PATH, Unset);
 /// A file with a bearer token.
@@ -103,12 +86,8 @@ pub static AIRFLOW_TOKEN_COMMAND: Key = Key::new(
 )
 .secret();
 /// The bound of one request.
-pub static AIRFLOW_REQUEST_TIMEOUT_SECS: Key = Key::new(
-    "airflow",
-    "request_timeout_secs",
-    "whole seconds from 1 to 600",
-    Text("60"),
-);
+pub static AIRFLOW_REQUEST_TIMEOUT_SECS: Key =
+    Key::new("airflow", "request_timeout_secs", "whole seconds from 1 to 600", Text("60"));
 /// Authorities to trust.
 pub static AIRFLOW_CA_FILE: Key = Key::new("airflow", "ca_file", ABSOLUTE_PATH, Unset);
 /// Requests at once.
@@ -119,35 +98,17 @@ pub static AIRFLOW_MAX_IN_FLIGHT: Key = Key::new(
     Derived("`8`; `1` where Airflow runs on SQLite"),
 );
 /// The least level.
-pub static LOG_LEVEL: Key = Key::new(
-    "log",
-    "level",
-    "one of error, warn, info, debug, trace",
-    Text("info"),
-);
+pub static LOG_LEVEL: Key = Key::new("log", "level", "one of error, warn, info, debug, trace", Text("info"));
 /// The line shape.
 pub static LOG_FORMAT: Key = Key::new("log", "format", "one of text, json", Text("text"));
 /// The window of a consumer.
-pub static CONSUME_PREFETCH: Key = Key::new(
-    "consume",
-    "prefetch",
-    "a whole number from 1 to 65535",
-    Text("32"),
-);
+pub static CONSUME_PREFETCH: Key = Key::new("consume", "prefetch", "a whole number from 1 to 65535", Text("32"));
 /// How long a delivery may stay unsettled.
-pub static CONSUME_ACK_DEADLINE_SECS: Key = Key::new(
-    "consume",
-    "ack_deadline_secs",
-    "whole seconds from 1 to 86400",
-    Text("1500"),
-);
+pub static CONSUME_ACK_DEADLINE_SECS: Key =
+    Key::new("consume", "ack_deadline_secs", "whole seconds from 1 to 86400", Text("1500"));
 /// The pause between cycles.
-pub static RECONCILE_INTERVAL_SECS: Key = Key::new(
-    "reconcile",
-    "interval_secs",
-    "whole seconds from 1 to 86400",
-    Text("60"),
-);
+pub static RECONCILE_INTERVAL_SECS: Key =
+    Key::new("reconcile", "interval_secs", "whole seconds from 1 to 86400", Text("60"));
 
 /// All of them.
 pub static KEYS: [&Key; 15] = [

@@ -69,11 +69,7 @@ fn parse_file(sources: &Sources, problems: &mut Vec<Problem>) -> toml::Table {
         return toml::Table::new();
     };
     parse_toml(&text.0).unwrap_or_else(|sentence| {
-        problems.push(Problem::said(
-            "configuration file",
-            &Origin::File(path.clone()),
-            sentence,
-        ));
+        problems.push(Problem::said("configuration file", &Origin::File(path.clone()), sentence));
         toml::Table::new()
     })
 }
@@ -93,11 +89,7 @@ pub(super) fn parse_toml(text: &str) -> Result<toml::Table, String> {
 
 /// Unknown names are errors: a mistyped key would silently mean its default.
 fn refuse_unknown(sources: &Sources, file: &toml::Table, problems: &mut Vec<Problem>) {
-    for path in sources
-        .flags
-        .keys()
-        .filter(|path| KEYS.iter().all(|key| key.path() != **path))
-    {
+    for path in sources.flags.keys().filter(|path| KEYS.iter().all(|key| key.path() != **path)) {
         problems.push(unknown(path, &Origin::Flag, nearest_key(path)));
     }
     let names: Vec<String> = KEYS.iter().map(|key| key.environment_name()).collect();
@@ -108,33 +100,19 @@ fn refuse_unknown(sources: &Sources, file: &toml::Table, problems: &mut Vec<Prob
             problems.push(unknown_variable(name, &origin, &names));
         }
     }
-    let origin = Origin::File(
-        sources
-            .file
-            .as_ref()
-            .map(|(path, _)| path.clone())
-            .unwrap_or_default(),
-    );
+    let origin = Origin::File(sources.file.as_ref().map(|(path, _)| path.clone()).unwrap_or_default());
     for (section, value) in file {
         if section == CONNECTIONS {
             continue;
         }
-        let sections: Vec<&str> = KEYS
-            .iter()
-            .map(|key| key.section)
-            .chain([CONNECTIONS])
-            .collect();
+        let sections: Vec<&str> = KEYS.iter().map(|key| key.section).chain([CONNECTIONS]).collect();
         if !sections.contains(&section.as_str()) {
             let meant = nearest(section, sections).map(|meant| format!("[{meant}]"));
             problems.push(unknown(&format!("[{section}]"), &origin, meant));
             continue;
         }
         let Some(table) = value.as_table() else {
-            problems.push(Problem::said(
-                section,
-                &origin,
-                format!("expected a section, [{section}]"),
-            ));
+            problems.push(Problem::said(section, &origin, format!("expected a section, [{section}]")));
             continue;
         };
         for name in table.keys() {
@@ -170,11 +148,7 @@ fn unknown_variable(name: &str, origin: &Origin, names: &[String]) -> Problem {
 
 fn read_state_dir(reader: &mut Reader<'_>, airflow_home: &std::path::Path) -> std::path::PathBuf {
     let environment = reader.environment();
-    let given = reader.optional(
-        &keys::STATE_DIR,
-        |raw| raw.path(environment),
-        |p| show_path(p),
-    );
+    let given = reader.optional(&keys::STATE_DIR, |raw| raw.path(environment), |p| show_path(p));
     given.map_or_else(
         || {
             let path = airflow_home.join("rmq-watcher");
@@ -189,9 +163,7 @@ fn read_state_dir(reader: &mut Reader<'_>, airflow_home: &std::path::Path) -> st
 fn read_log(reader: &mut Reader<'_>) -> LogSettings {
     LogSettings {
         level: reader.required(&keys::LOG_LEVEL, log_level, |level| level.name().to_owned()),
-        format: reader.required(&keys::LOG_FORMAT, log_format, |format| {
-            format.name().to_owned()
-        }),
+        format: reader.required(&keys::LOG_FORMAT, log_format, |format| format.name().to_owned()),
     }
 }
 
@@ -202,9 +174,7 @@ fn log_level(raw: &Raw) -> Option<LogLevel> {
 
 fn log_format(raw: &Raw) -> Option<LogFormat> {
     let text = raw.text()?.trim().to_ascii_lowercase();
-    LogFormat::ALL
-        .into_iter()
-        .find(|format| format.name() == text)
+    LogFormat::ALL.into_iter().find(|format| format.name() == text)
 }
 
 /// Whole seconds within a day.
@@ -239,13 +209,8 @@ fn read_reconcile(reader: &mut Reader<'_>, warnings: &mut Vec<String>) -> Reconc
     if !is_default || variable == Ok(None) {
         return ReconcileSettings { interval };
     }
-    let number = variable
-        .ok()
-        .flatten()
-        .and_then(connections::python::parse_int);
-    let given = number
-        .filter(|n| (1..=DAY_SECS).contains(n))
-        .and_then(|n| u64::try_from(n).ok());
+    let number = variable.ok().flatten().and_then(connections::python::parse_int);
+    let given = number.filter(|n| (1..=DAY_SECS).contains(n)).and_then(|n| u64::try_from(n).ok());
     let Some(secs) = given else {
         warnings.push(format!(
             "{INTERVAL_VARIABLE} is not a whole number of seconds from 1 to {DAY_SECS}; the default of {} s is taken",
@@ -255,9 +220,7 @@ fn read_reconcile(reader: &mut Reader<'_>, warnings: &mut Vec<String>) -> Reconc
     };
     let origin = Origin::AirflowEnvironment(INTERVAL_VARIABLE.to_owned());
     reader.record(key, secs.to_string(), &origin);
-    ReconcileSettings {
-        interval: Duration::from_secs(secs),
-    }
+    ReconcileSettings { interval: Duration::from_secs(secs) }
 }
 
 fn read_dags_folder(
@@ -268,10 +231,7 @@ fn read_dags_folder(
     let given = own.get("core", "dags_folder", &mut reader.problems);
     let (path, origin) = match given {
         Some((text, origin)) => (airflow_home.join(text), origin),
-        None => (
-            airflow_home.join("dags"),
-            Origin::Default("in Airflow's home".to_owned()),
-        ),
+        None => (airflow_home.join("dags"), Origin::Default("in Airflow's home".to_owned())),
     };
     reader.note("Airflow's core.dags_folder", show_path(&path), &origin);
     path

@@ -22,13 +22,7 @@ pub enum LogLevel {
 
 impl LogLevel {
     /// Every level.
-    pub const ALL: [Self; 5] = [
-        Self::Error,
-        Self::Warn,
-        Self::Info,
-        Self::Debug,
-        Self::Trace,
-    ];
+    pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
 
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {

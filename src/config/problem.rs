@@ -54,22 +54,12 @@ pub struct Problem {
 impl Problem {
     /// A value that is not what its key takes.
     pub(super) fn expected(key: &str, origin: &Origin, shown: Option<String>, form: &str) -> Self {
-        Self {
-            key: key.to_owned(),
-            origin: origin.clone(),
-            shown,
-            sentence: format!("expected {form}"),
-        }
+        Self { key: key.to_owned(), origin: origin.clone(), shown, sentence: format!("expected {form}") }
     }
 
     /// Anything else.
     pub(super) fn said(key: &str, origin: &Origin, sentence: impl Into<String>) -> Self {
-        Self {
-            key: key.to_owned(),
-            origin: origin.clone(),
-            shown: None,
-            sentence: sentence.into(),
-        }
+        Self { key: key.to_owned(), origin: origin.clone(), shown: None, sentence: sentence.into() }
     }
 }
 
@@ -84,11 +74,7 @@ impl fmt::Display for Problem {
         if let Some(shown) = &self.shown {
             write!(f, " is {shown}")?;
         }
-        let end = if self.sentence.ends_with('?') {
-            ""
-        } else {
-            "."
-        };
+        let end = if self.sentence.ends_with('?') { "" } else { "." };
         write!(f, ": {}{end}", self.sentence)
     }
 }

@@ -41,21 +41,15 @@ impl Raw {
     /// A list of words, the first not empty.
     pub(super) fn list(&self) -> Option<Vec<String>> {
         let list: Vec<String> = match self {
-            Self::Text(text) if text.trim_start().starts_with('[') => {
-                serde_json::from_str(text).ok()?
-            }
+            Self::Text(text) if text.trim_start().starts_with('[') => serde_json::from_str(text).ok()?,
             Self::Text(text) if text.contains(char::is_whitespace) => return None,
             Self::Text(text) => vec![text.clone()],
             Self::Typed(value) => {
                 let items = value.as_array()?.iter();
-                items
-                    .map(|item| item.as_str().map(str::to_owned))
-                    .collect::<Option<_>>()?
+                items.map(|item| item.as_str().map(str::to_owned)).collect::<Option<_>>()?
             }
         };
-        list.first()
-            .is_some_and(|program| !program.is_empty())
-            .then_some(list)
+        list.first().is_some_and(|program| !program.is_empty()).then_some(list)
     }
 
     /// An absolute path; `~/` stands for the user's home.
@@ -91,12 +85,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(sources: &'a Sources, file: toml::Table, problems: Vec<Problem>) -> Self {
-        Self {
-            sources,
-            file,
-            problems,
-            effective: Vec::new(),
-        }
+        Self { sources, file, problems, effective: Vec::new() }
     }
 
     pub(super) fn environment(&self) -> &'a Environment {
@@ -122,10 +111,7 @@ impl<'a> Reader<'a> {
         }
         let value = self.file.get(key.section)?.as_table()?.get(key.name)?;
         let path = self.sources.file.as_ref().map(|(path, _)| path.clone());
-        Some((
-            Raw::Typed(value.clone()),
-            Origin::File(path.unwrap_or_default()),
-        ))
+        Some((Raw::Typed(value.clone()), Origin::File(path.unwrap_or_default())))
     }
 
     /// Reads a key that may be unset.
@@ -164,36 +150,19 @@ impl<'a> Reader<'a> {
     }
 
     fn refuse(&mut self, key: &Key, raw: &Raw, origin: &Origin) {
-        let shown = if key.is_secret {
-            Some("***".to_owned())
-        } else {
-            raw.shown()
-        };
-        self.problems
-            .push(Problem::expected(&key.path(), origin, shown, key.expected));
+        let shown = if key.is_secret { Some("***".to_owned()) } else { raw.shown() };
+        self.problems.push(Problem::expected(&key.path(), origin, shown, key.expected));
     }
 
     /// Notes a key's value for `rmq-watcher check`.
     pub(super) fn record(&mut self, key: &Key, value: String, origin: &Origin) {
-        self.note(
-            &key.path(),
-            if key.is_secret {
-                "***".to_owned()
-            } else {
-                value
-            },
-            origin,
-        );
+        self.note(&key.path(), if key.is_secret { "***".to_owned() } else { value }, origin);
     }
 
     /// Notes a value that has no key of its own.
     pub(super) fn note(&mut self, name: &str, value: String, origin: &Origin) {
         self.effective.retain(|setting| setting.key != name);
-        self.effective.push(EffectiveSetting {
-            key: name.to_owned(),
-            shown_value: value,
-            source: origin.to_string(),
-        });
+        self.effective.push(EffectiveSetting { key: name.to_owned(), shown_value: value, source: origin.to_string() });
     }
 
     /// The effective set: every key in the documentation's order, also those that nobody set, then what has no key.
@@ -201,17 +170,10 @@ impl<'a> Reader<'a> {
         let mut ordered = Vec::with_capacity(KEYS.len() + self.effective.len());
         for key in KEYS {
             let path = key.path();
-            let found = self
-                .effective
-                .iter()
-                .position(|setting| setting.key == path);
+            let found = self.effective.iter().position(|setting| setting.key == path);
             ordered.push(match found {
                 Some(index) => self.effective.remove(index),
-                None => EffectiveSetting {
-                    key: path,
-                    shown_value: "not set".to_owned(),
-                    source: "default".to_owned(),
-                },
+                None => EffectiveSetting { key: path, shown_value: "not set".to_owned(), source: "default".to_owned() },
             });
         }
         ordered.append(&mut self.effective);

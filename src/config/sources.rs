@@ -49,16 +49,8 @@ impl Sources {
     ///
     /// # Errors
     /// Files that cannot be read.
-    pub fn gather(
-        config_flag: Option<&Path>,
-        flags: BTreeMap<String, String>,
-    ) -> Result<Self, Problems> {
-        Self::gather_with(
-            Environment::of_this_process(),
-            config_flag,
-            flags,
-            Path::new(SYSTEM_FILE),
-        )
+    pub fn gather(config_flag: Option<&Path>, flags: BTreeMap<String, String>) -> Result<Self, Problems> {
+        Self::gather_with(Environment::of_this_process(), config_flag, flags, Path::new(SYSTEM_FILE))
     }
 
     /// [`Sources::gather`] with the environment and the system-wide file handed in.
@@ -88,13 +80,7 @@ impl Sources {
         if !problems.is_empty() {
             return Err(Problems(problems));
         }
-        Ok(Self {
-            flags,
-            environment,
-            file,
-            airflow_cfg,
-            hostname: hostname(),
-        })
+        Ok(Self { flags, environment, file, airflow_cfg, hostname: hostname() })
     }
 }
 
@@ -111,21 +97,13 @@ fn named_file(
         Ok(Some(path)) if !path.is_empty() => Some((PathBuf::from(path), origin)),
         Ok(_) => None,
         Err(_) => {
-            problems.push(Problem::said(
-                "configuration file",
-                &origin,
-                "the variable is not UTF-8 text",
-            ));
+            problems.push(Problem::said("configuration file", &origin, "the variable is not UTF-8 text"));
             None
         }
     }
 }
 
-fn read_named(
-    path: PathBuf,
-    origin: &Origin,
-    problems: &mut Vec<Problem>,
-) -> Option<(PathBuf, SourceText)> {
+fn read_named(path: PathBuf, origin: &Origin, problems: &mut Vec<Problem>) -> Option<(PathBuf, SourceText)> {
     match read_text(&path) {
         Ok(text) => Some((path, SourceText(text))),
         Err(error) => {
@@ -136,11 +114,7 @@ fn read_named(
     }
 }
 
-fn read_if_there(
-    path: PathBuf,
-    what: &str,
-    problems: &mut Vec<Problem>,
-) -> Option<(PathBuf, SourceText)> {
+fn read_if_there(path: PathBuf, what: &str, problems: &mut Vec<Problem>) -> Option<(PathBuf, SourceText)> {
     match read_text(&path) {
         Ok(text) => Some((path, SourceText(text))),
         Err(error) if is_absence(&error) => None,
@@ -162,9 +136,7 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut text = String::new();
-    let read = fs::File::open(path)?
-        .take(LONGEST_FILE + 1)
-        .read_to_string(&mut text)?;
+    let read = fs::File::open(path)?.take(LONGEST_FILE + 1).read_to_string(&mut text)?;
     if u64::try_from(read).unwrap_or(u64::MAX) > LONGEST_FILE {
         return Err(io::Error::other("it is longer than 4 MiB"));
     }

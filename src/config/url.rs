@@ -13,8 +13,7 @@ impl BaseUrl {
         if scheme != "http" && scheme != "https" {
             return None;
         }
-        let forbidden =
-            |c: char| c.is_whitespace() || c.is_control() || "?#@\\\"<>^`{|}".contains(c);
+        let forbidden = |c: char| c.is_whitespace() || c.is_control() || "?#@\\\"<>^`{|}".contains(c);
         if rest.contains(forbidden) {
             return None;
         }
@@ -37,11 +36,7 @@ fn check_authority(authority: &str) -> Option<()> {
     let port = if let Some(bracketed) = authority.strip_prefix('[') {
         let (address, after) = bracketed.split_once(']')?;
         address.parse::<std::net::Ipv6Addr>().ok()?;
-        if after.is_empty() {
-            None
-        } else {
-            Some(after.strip_prefix(':')?)
-        }
+        if after.is_empty() { None } else { Some(after.strip_prefix(':')?) }
     } else {
         let (host, port) = match authority.split_once(':') {
             Some((host, port)) => (host, Some(port)),
@@ -69,17 +64,11 @@ mod tests {
     fn parse_takes_addresses_and_drops_trailing_slashes() {
         for (text, expected) in [
             ("http://localhost:8080", "http://localhost:8080"),
-            (
-                " HTTPS://airflow.example/base// ",
-                "https://airflow.example/base",
-            ),
+            (" HTTPS://airflow.example/base// ", "https://airflow.example/base"),
             ("http://[::1]:8080/", "http://[::1]:8080"),
             ("http://[::1]", "http://[::1]"),
         ] {
-            assert_eq!(
-                BaseUrl::parse(text).map(BaseUrl::into_text).as_deref(),
-                Some(expected)
-            );
+            assert_eq!(BaseUrl::parse(text).map(BaseUrl::into_text).as_deref(), Some(expected));
         }
     }
 

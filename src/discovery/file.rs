@@ -45,42 +45,23 @@ pub(super) struct Trouble {
 
 impl Trouble {
     pub(super) fn new(kind: FileProblemKind, text: impl Into<String>) -> Self {
-        Self {
-            line: None,
-            kind,
-            text: text.into(),
-        }
+        Self { line: None, kind, text: text.into() }
     }
 }
 
 /// Reads the bytes of a file and how it looked while they were read.
 pub(super) fn read(path: &Path) -> Result<(Vec<u8>, Stamp), Trouble> {
-    let unreadable = |error| {
-        Trouble::new(
-            FileProblemKind::Unreadable,
-            format!("cannot be read ({error})"),
-        )
-    };
-    let mut file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)
-        .map_err(unreadable)?;
+    let unreadable = |error| Trouble::new(FileProblemKind::Unreadable, format!("cannot be read ({error})"));
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(unreadable)?;
     let before = file.metadata().map_err(unreadable)?;
     if !before.is_file() {
-        return Err(Trouble::new(
-            FileProblemKind::Unreadable,
-            "is not a file any more",
-        ));
+        return Err(Trouble::new(FileProblemKind::Unreadable, "is not a file any more"));
     }
     if before.size() > MAX_FILE_BYTES {
         return Err(too_large(before.size()));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(before.size()).unwrap_or(0));
-    Read::by_ref(&mut file)
-        .take(MAX_FILE_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
+    Read::by_ref(&mut file).take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     let stamp = Stamp::of(&before);
     if stamp_now(&file).map_err(unreadable)? != stamp || bytes.len() as u64 != before.size() {
         return Err(Trouble::new(
@@ -126,14 +107,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<&str, Trouble> {
 /// The encoding a comment on one of the first two lines names. Source: PEP 263.
 fn declared_encoding(text: &str) -> Option<&str> {
     text.lines().take(2).find_map(|line| {
-        let comment = line
-            .trim_start_matches([' ', '\t', '\x0c'])
-            .strip_prefix('#')?;
+        let comment = line.trim_start_matches([' ', '\t', '\x0c']).strip_prefix('#')?;
         let (_, after) = comment.split_once("coding")?;
         let name = after.strip_prefix([':', '='])?.trim_start();
-        let end = name
-            .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')))
-            .unwrap_or(name.len());
+        let end =
+            name.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))).unwrap_or(name.len());
         (end > 0).then_some(&name[..end])
     })
 }
@@ -163,21 +141,14 @@ mod tests {
 
     #[test]
     fn decode_believes_a_declared_encoding() {
-        for line in [
-            "# -*- coding: latin-1 -*-",
-            "# vim: set fileencoding=cp1252 :",
-        ] {
+        for line in ["# -*- coding: latin-1 -*-", "# vim: set fileencoding=cp1252 :"] {
             let text = format!("#!/usr/bin/python\n{line}\nx = 'ä'\n");
             let trouble = decode(text.as_bytes()).unwrap_err();
             assert_eq!(trouble.kind, FileProblemKind::Encoding);
             let ascii = format!("{line}\nx = 'a'\n");
             assert!(decode(ascii.as_bytes()).is_ok());
         }
-        for line in [
-            "# coding: UTF_8",
-            "x = 'coding: latin-1'",
-            "# encoding things",
-        ] {
+        for line in ["# coding: UTF_8", "x = 'coding: latin-1'", "# encoding things"] {
             let text = format!("{line}\nx = 'ä'\n");
             assert!(decode(text.as_bytes()).is_ok(), "{line}");
         }

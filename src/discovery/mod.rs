@@ -45,9 +45,7 @@ pub enum ScanError {
         source: io::Error,
     },
     /// The thread that reads files could not be started.
-    #[error(
-        "cannot start a thread to read DAG files: {0}; check the limits on processes and memory"
-    )]
+    #[error("cannot start a thread to read DAG files: {0}; check the limits on processes and memory")]
     StartThread(#[source] io::Error),
 }
 

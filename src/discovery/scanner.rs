@@ -44,11 +44,7 @@ struct Read {
 impl Scanner {
     /// A scanner that has read nothing yet.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self {
-            folder: folder.into(),
-            read: HashMap::new(),
-            round: 0,
-        }
+        Self { folder: folder.into(), read: HashMap::new(), round: 0 }
     }
 
     /// Scans the folder as it is now. Blocks: a listing, and the reading of what changed since the last scan.
@@ -56,10 +52,8 @@ impl Scanner {
     /// # Errors
     /// [`ScanError`]: nothing is known, so keep the last good scan.
     pub fn scan(&mut self) -> Result<Scan, ScanError> {
-        let listing = walk::list(&self.folder).map_err(|source| ScanError::ListFolder {
-            folder: self.folder.clone(),
-            source,
-        })?;
+        let listing =
+            walk::list(&self.folder).map_err(|source| ScanError::ListFolder { folder: self.folder.clone(), source })?;
         self.round += 1;
         let round = self.round;
         let mut changed: Vec<&Found> = Vec::new();
@@ -78,10 +72,7 @@ impl Scanner {
             }
         }
         let unlisted = listing.problems;
-        let unlisted_files = unlisted
-            .iter()
-            .filter(|problem| problem.kind == FileProblemKind::Unreadable)
-            .count();
+        let unlisted_files = unlisted.iter().filter(|problem| problem.kind == FileProblemKind::Unreadable).count();
         let files = listing.files.len() + unlisted_files;
         Ok(parts.into_scan(unlisted, files))
     }
@@ -92,12 +83,7 @@ fn read_on_own_thread(changed: &[&Found], round: u64) -> Result<Vec<(PathBuf, Re
     if changed.is_empty() {
         return Ok(Vec::new());
     }
-    let read_all = || {
-        changed
-            .iter()
-            .map(|found| (found.path.clone(), read_one(found, round)))
-            .collect()
-    };
+    let read_all = || changed.iter().map(|found| (found.path.clone(), read_one(found, round))).collect();
     thread::scope(|scope| {
         let reader = thread::Builder::new()
             .name("dag-files".to_owned())
@@ -113,11 +99,7 @@ fn read_on_own_thread(changed: &[&Found], round: u64) -> Result<Vec<(PathBuf, Re
 
 fn read_one(found: &Found, round: u64) -> Read {
     match file::read(&found.path) {
-        Ok((bytes, stamp)) => Read {
-            stamp: Some(stamp),
-            content: content(&found.name, &bytes),
-            round,
-        },
+        Ok((bytes, stamp)) => Read { stamp: Some(stamp), content: content(&found.name, &bytes), round },
         Err(trouble) => Read {
             stamp: (trouble.kind == FileProblemKind::TooLarge).then_some(found.stamp),
             content: Content::Trouble(Arc::new(trouble)),
@@ -149,9 +131,7 @@ fn content(name: &str, bytes: &[u8]) -> Content {
 fn mentions(bytes: &[u8], word: &str) -> bool {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.contains(word),
-        Err(_) => bytes
-            .windows(word.len())
-            .any(|window| window == word.as_bytes()),
+        Err(_) => bytes.windows(word.len()).any(|window| window == word.as_bytes()),
     }
 }
 
@@ -177,27 +157,14 @@ impl Parts {
     }
 
     fn into_scan(self, unlisted: Vec<FileProblem>, files: usize) -> Scan {
-        let declared = self
-            .readings
-            .iter()
-            .flat_map(|reading| reading.declarations.iter().cloned())
-            .collect();
+        let declared = self.readings.iter().flat_map(|reading| reading.declarations.iter().cloned()).collect();
         let (declarations, duplicates) = keep_first(declared);
-        let mut refusals: Vec<_> = self
-            .readings
-            .iter()
-            .flat_map(|reading| reading.refusals.iter().cloned())
-            .chain(duplicates)
-            .collect();
+        let mut refusals: Vec<_> =
+            self.readings.iter().flat_map(|reading| reading.refusals.iter().cloned()).chain(duplicates).collect();
         refusals.sort_by(|a, b| a.origin.cmp(&b.origin));
         let mut unreadable = self.problems;
         unreadable.extend(unlisted);
         unreadable.sort_by(|a, b| a.file.cmp(&b.file));
-        Scan {
-            declarations,
-            refusals,
-            unreadable,
-            files,
-        }
+        Scan { declarations, refusals, unreadable, files }
     }
 }

@@ -110,11 +110,7 @@ impl Walk<'_> {
 
     fn enter(&mut self, directory: &Path) {
         let listed = fs::metadata(directory).and_then(|metadata| {
-            if self.seen.insert(identity(&metadata)) {
-                self.list_directory(directory)
-            } else {
-                Ok(())
-            }
+            if self.seen.insert(identity(&metadata)) { self.list_directory(directory) } else { Ok(()) }
         });
         if let Err(error) = listed
             && error.kind() != io::ErrorKind::NotFound
@@ -139,20 +135,12 @@ impl Walk<'_> {
 
     fn add_file(&mut self, path: PathBuf, metadata: &fs::Metadata) {
         if self.seen.insert(identity(metadata)) {
-            self.listing.files.push(Found {
-                name: self.name(&path),
-                stamp: Stamp::of(metadata),
-                path,
-            });
+            self.listing.files.push(Found { name: self.name(&path), stamp: Stamp::of(metadata), path });
         }
     }
 
     fn report_file(&mut self, path: &Path, error: &io::Error) {
-        self.report(
-            path,
-            FileProblemKind::Unreadable,
-            format!("cannot be read ({error})"),
-        );
+        self.report(path, FileProblemKind::Unreadable, format!("cannot be read ({error})"));
     }
 
     fn report_directory(&mut self, path: &Path, error: &io::Error) {
@@ -165,19 +153,11 @@ impl Walk<'_> {
 
     fn report(&mut self, path: &Path, kind: FileProblemKind, text: String) {
         let file = self.name(path);
-        self.listing.problems.push(FileProblem {
-            file,
-            line: None,
-            kind,
-            text,
-        });
+        self.listing.problems.push(FileProblem { file, line: None, kind, text });
     }
 
     fn name(&self, path: &Path) -> String {
-        path.strip_prefix(self.folder)
-            .unwrap_or(path)
-            .to_string_lossy()
-            .into_owned()
+        path.strip_prefix(self.folder).unwrap_or(path).to_string_lossy().into_owned()
     }
 }
 

@@ -62,18 +62,11 @@ impl fmt::Display for ConfProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = &self.path;
         match self.kind {
-            ConfProblemKind::Nul => write!(
-                f,
-                "the conf holds a NUL character at {path}, which Airflow's database may refuse"
-            ),
-            ConfProblemKind::Number => write!(
-                f,
-                "the conf holds a number at {path} that an Airflow task cannot read"
-            ),
-            ConfProblemKind::TooDeep => write!(
-                f,
-                "the conf is nested deeper than {MAX_DEPTH} levels at {path}"
-            ),
+            ConfProblemKind::Nul => {
+                write!(f, "the conf holds a NUL character at {path}, which Airflow's database may refuse")
+            }
+            ConfProblemKind::Number => write!(f, "the conf holds a number at {path} that an Airflow task cannot read"),
+            ConfProblemKind::TooDeep => write!(f, "the conf is nested deeper than {MAX_DEPTH} levels at {path}"),
             ConfProblemKind::TooLarge => {
                 write!(f, "the conf is larger than {MAX_BYTES} bytes as JSON")
             }
@@ -108,13 +101,8 @@ fn walk<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> Result<usize, ConfPro
         Value::Null | Value::Bool(true) => Ok(4),
         Value::Bool(false) => Ok(5),
         Value::Number(number) => {
-            let fits =
-                number.is_i64() || number.is_u64() || number.as_f64().is_some_and(f64::is_finite);
-            if fits {
-                Ok(number.to_string().len())
-            } else {
-                Err(problem(path, ConfProblemKind::Number))
-            }
+            let fits = number.is_i64() || number.is_u64() || number.as_f64().is_some_and(f64::is_finite);
+            if fits { Ok(number.to_string().len()) } else { Err(problem(path, ConfProblemKind::Number)) }
         }
         Value::String(text) => text_size(text, path),
         Value::Array(items) => {
@@ -131,10 +119,7 @@ fn walk<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> Result<usize, ConfPro
     }
 }
 
-fn walk_object<'a>(
-    members: &'a Map<String, Value>,
-    path: &mut Vec<Step<'a>>,
-) -> Result<usize, ConfProblem> {
+fn walk_object<'a>(members: &'a Map<String, Value>, path: &mut Vec<Step<'a>>) -> Result<usize, ConfProblem> {
     bound_depth(path)?;
     let mut size = around(members.len());
     for (key, member) in members {
@@ -146,11 +131,7 @@ fn walk_object<'a>(
 }
 
 fn bound_depth(path: &[Step<'_>]) -> Result<(), ConfProblem> {
-    if path.len() < MAX_DEPTH {
-        Ok(())
-    } else {
-        Err(problem(path, ConfProblemKind::TooDeep))
-    }
+    if path.len() < MAX_DEPTH { Ok(()) } else { Err(problem(path, ConfProblemKind::TooDeep)) }
 }
 
 /// Both brackets and the commas between so many members.
@@ -189,10 +170,7 @@ fn problem(path: &[Step<'_>], kind: ConfProblemKind) -> ConfProblem {
 }
 
 fn is_plain(key: &str) -> bool {
-    !key.is_empty()
-        && key
-            .chars()
-            .all(|c| c.is_alphanumeric() || c == '_' || c == '-')
+    !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
 }
 
 #[cfg(test)]
@@ -201,9 +179,7 @@ mod tests {
     use serde_json::json;
 
     fn check(value: Value) -> Result<(), ConfProblem> {
-        let Value::Object(conf) = value else {
-            panic!("an object")
-        };
+        let Value::Object(conf) = value else { panic!("an object") };
         validate(&conf)
     }
 
@@ -216,11 +192,7 @@ mod tests {
     fn nested(levels: usize) -> Value {
         let mut value = json!({"end": 1});
         for level in 1..levels {
-            value = if level % 2 == 0 && level + 1 < levels {
-                json!([value])
-            } else {
-                json!({"a": value})
-            };
+            value = if level % 2 == 0 && level + 1 < levels { json!([value]) } else { json!({"a": value}) };
         }
         value
     }
@@ -235,14 +207,8 @@ mod tests {
     #[test]
     fn nul_is_found_in_values_and_keys() {
         let value = json!({"ok": 1, "headers": {"parts": ["a", {"x y": "b\0"}]}});
-        assert_eq!(
-            found(value),
-            ("$.headers.parts[1][x y]".to_owned(), ConfProblemKind::Nul)
-        );
-        assert_eq!(
-            found(json!({"k\0": 1})),
-            ("$[k\\0]".to_owned(), ConfProblemKind::Nul)
-        );
+        assert_eq!(found(value), ("$.headers.parts[1][x y]".to_owned(), ConfProblemKind::Nul));
+        assert_eq!(found(json!({"k\0": 1})), ("$[k\\0]".to_owned(), ConfProblemKind::Nul));
     }
 
     #[test]
@@ -268,10 +234,7 @@ mod tests {
             ("$".to_owned(), ConfProblemKind::TooLarge)
         );
         // A control character is six bytes as JSON.
-        assert_eq!(
-            found(json!({"b": "\u{1}".repeat(MAX_BYTES / 6)})).1,
-            ConfProblemKind::TooLarge
-        );
+        assert_eq!(found(json!({"b": "\u{1}".repeat(MAX_BYTES / 6)})).1, ConfProblemKind::TooLarge);
     }
 
     #[test]
@@ -284,14 +247,8 @@ mod tests {
             json!({"n": [0, -1, u64::MAX, i64::MIN, 0.1, 1e300, -0.0, 5e-324, 1.0]}),
             json!({"é": "😀\u{2028}/"}),
         ] {
-            let Value::Object(conf) = &value else {
-                panic!("an object")
-            };
-            assert_eq!(
-                walk_object(conf, &mut Vec::new()),
-                Ok(value.to_string().len()),
-                "{value}"
-            );
+            let Value::Object(conf) = &value else { panic!("an object") };
+            assert_eq!(walk_object(conf, &mut Vec::new()), Ok(value.to_string().len()), "{value}");
         }
     }
 

@@ -45,12 +45,7 @@ impl Declaration {
     /// # Errors
     /// The first name that RabbitMQ or Airflow could not hold.
     pub fn new(dag_id: &str, queue: &str, conn_id: &str, origin: Origin) -> Result<Self, Invalid> {
-        Ok(Self {
-            dag_id: parse_dag_id(dag_id)?,
-            queue: parse_queue(queue)?,
-            conn_id: parse_conn_id(conn_id)?,
-            origin,
-        })
+        Ok(Self { dag_id: parse_dag_id(dag_id)?, queue: parse_queue(queue)?, conn_id: parse_conn_id(conn_id)?, origin })
     }
 
     /// What makes two declarations the same subscription.
@@ -269,9 +264,7 @@ pub fn keep_first(mut declarations: Vec<Declaration>) -> (Vec<Declaration>, Vec<
                     origin: declaration.origin.clone(),
                     dag_id: Some(dag_id.clone()),
                     parameter: None,
-                    reason: RefusalReason::Duplicate {
-                        first: first.clone(),
-                    },
+                    reason: RefusalReason::Duplicate { first: first.clone() },
                 });
                 false
             }
@@ -286,11 +279,7 @@ mod tests {
     use super::*;
 
     fn declared(dag: &str, queue: &str, conn: &str, file: &str, line: u32) -> Declaration {
-        let origin = Origin {
-            file: file.to_owned(),
-            line,
-            column: 1,
-        };
+        let origin = Origin { file: file.to_owned(), line, column: 1 };
         Declaration::new(dag, queue, conn, origin).unwrap()
     }
 
@@ -315,11 +304,7 @@ mod tests {
     #[test]
     fn refusal_reads_as_one_sentence() {
         let refusal = Refusal {
-            origin: Origin {
-                file: "team/a.py".to_owned(),
-                line: 4,
-                column: 20,
-            },
+            origin: Origin { file: "team/a.py".to_owned(), line: 4, column: 20 },
             dag_id: Some(DagId::new("d")),
             parameter: Some("queue".to_owned()),
             reason: RefusalReason::NotLiteral { found: "a name" },

@@ -16,25 +16,15 @@ pub struct Schedule {
 }
 
 /// For trouble that passes by itself: 1 s doubling to 60 s.
-pub const WEATHER: Schedule = Schedule {
-    base: Duration::from_secs(1),
-    cap: Duration::from_secs(60),
-};
+pub const WEATHER: Schedule = Schedule { base: Duration::from_secs(1), cap: Duration::from_secs(60) };
 
 /// For trouble that somebody has to mend: 5 s doubling to 60 s. Slower at first, since the next try will hardly differ and
 /// failed logins are counted against us; never slower than a minute, so that a mended setting is noticed soon.
-pub const CONFIGURATION: Schedule = Schedule {
-    base: Duration::from_secs(5),
-    cap: Duration::from_secs(60),
-};
+pub const CONFIGURATION: Schedule = Schedule { base: Duration::from_secs(5), cap: Duration::from_secs(60) };
 
 /// The schedule for a broker fault.
 pub fn schedule(kind: BrokerFaultKind) -> Schedule {
-    if kind.is_configuration() {
-        CONFIGURATION
-    } else {
-        WEATHER
-    }
+    if kind.is_configuration() { CONFIGURATION } else { WEATHER }
 }
 
 /// The pause after failure number `attempt` (0 = the first): `base` doubled `attempt` times, at most `cap`, then spread evenly
@@ -74,9 +64,7 @@ mod tests {
 
     #[test]
     fn configuration_doubles_from_five_seconds_to_sixty() {
-        let secs: Vec<u64> = (0..6)
-            .map(|n| nominal(n, CONFIGURATION).as_secs())
-            .collect();
+        let secs: Vec<u64> = (0..6).map(|n| nominal(n, CONFIGURATION).as_secs()).collect();
         assert_eq!(secs, [5, 10, 20, 40, 60, 60]);
     }
 
@@ -88,9 +76,7 @@ mod tests {
 
     #[test]
     fn neighbouring_seeds_spread_over_the_whole_range() {
-        let pauses: Vec<u128> = (0..200)
-            .map(|seed| backoff(0, WEATHER.base, WEATHER.cap, seed).as_millis())
-            .collect();
+        let pauses: Vec<u128> = (0..200).map(|seed| backoff(0, WEATHER.base, WEATHER.cap, seed).as_millis()).collect();
         assert!(pauses.iter().any(|p| *p < 840), "none of 200 was short");
         assert!(pauses.iter().any(|p| *p > 1160), "none of 200 was long");
     }

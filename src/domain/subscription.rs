@@ -37,18 +37,8 @@ impl Subscription {
     ///
     /// # Errors
     /// The first name that RabbitMQ or Airflow could not hold.
-    pub fn new(
-        id: SubscriptionId,
-        dag_id: &str,
-        queue: &str,
-        conn_id: &str,
-    ) -> Result<Self, Invalid> {
-        Ok(Self {
-            id,
-            dag_id: parse_dag_id(dag_id)?,
-            queue: parse_queue(queue)?,
-            conn_id: parse_conn_id(conn_id)?,
-        })
+    pub fn new(id: SubscriptionId, dag_id: &str, queue: &str, conn_id: &str) -> Result<Self, Invalid> {
+        Ok(Self { id, dag_id: parse_dag_id(dag_id)?, queue: parse_queue(queue)?, conn_id: parse_conn_id(conn_id)? })
     }
 }
 
@@ -83,15 +73,9 @@ impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.problem {
             Problem::Empty => write!(f, "`{}` is empty", self.parameter),
-            Problem::TooLong {
-                length,
-                limit,
-                unit,
-            } => write!(
-                f,
-                "`{}` is {length} {unit} long, and at most {limit} are possible",
-                self.parameter
-            ),
+            Problem::TooLong { length, limit, unit } => {
+                write!(f, "`{}` is {length} {unit} long, and at most {limit} are possible", self.parameter)
+            }
             Problem::Character(character) => {
                 write!(f, "`{}` must not hold {character:?}", self.parameter)
             }
@@ -108,10 +92,7 @@ impl std::error::Error for Invalid {}
 ///
 /// Source: AMQP 0-9-1, short string.
 pub fn parse_queue(text: &str) -> Result<QueueName, Invalid> {
-    let invalid = |problem| Invalid {
-        parameter: "queue",
-        problem,
-    };
+    let invalid = |problem| Invalid { parameter: "queue", problem };
     check_length(text.len(), QUEUE_NAME_MAX_BYTES, "bytes").map_err(invalid)?;
     if text.contains('\0') {
         return Err(invalid(Problem::Character('\0')));
@@ -140,13 +121,8 @@ pub fn parse_dag_id(text: &str) -> Result<DagId, Invalid> {
 ///
 /// Source: `sanitize_conn_id` of Airflow 2.11.2 and 3.3.2.
 pub fn parse_conn_id(text: &str) -> Result<ConnId, Invalid> {
-    let allowed = |c: char| {
-        c.is_alphanumeric()
-            || matches!(
-                c,
-                '_' | '#' | '!' | '(' | ')' | '-' | '.' | ':' | '/' | '\\'
-            )
-    };
+    let allowed =
+        |c: char| c.is_alphanumeric() || matches!(c, '_' | '#' | '!' | '(' | ')' | '-' | '.' | ':' | '/' | '\\');
     check_characters("conn_id", text, CONN_ID_MAX_CHARS, allowed)?;
     Ok(ConnId::new(text))
 }
@@ -169,11 +145,7 @@ fn check_length(length: usize, limit: usize, unit: &'static str) -> Result<(), P
     if length == 0 {
         Err(Problem::Empty)
     } else if length > limit {
-        Err(Problem::TooLong {
-            length,
-            limit,
-            unit,
-        })
+        Err(Problem::TooLong { length, limit, unit })
     } else {
         Ok(())
     }
@@ -198,10 +170,7 @@ mod tests {
         assert!(parse_queue(&"q".repeat(255)).is_ok());
         assert!(parse_queue(&"ä".repeat(127)).is_ok());
         let refused = parse_queue(&"ä".repeat(128)).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "`queue` is 256 bytes long, and at most 255 are possible"
-        );
+        assert_eq!(refused.to_string(), "`queue` is 256 bytes long, and at most 255 are possible");
     }
 
     #[test]
@@ -224,10 +193,7 @@ mod tests {
             assert_eq!(parse_dag_id(id).unwrap().as_str(), id);
         }
         for (id, bad) in [("a b", ' '), ("a/b", '/'), ("a\n", '\n'), ("a:b", ':')] {
-            assert_eq!(
-                parse_dag_id(id).unwrap_err().problem,
-                Problem::Character(bad)
-            );
+            assert_eq!(parse_dag_id(id).unwrap_err().problem, Problem::Character(bad));
         }
         assert!(parse_dag_id(&"ж".repeat(251)).is_err());
         assert!(parse_dag_id("").is_err());

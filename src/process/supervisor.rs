@@ -53,12 +53,8 @@ where
     let deadlines = options.deadlines;
     let code = match set_up(&options, work) {
         Ok(mut process) => {
-            let reason = wait::for_a_reason(
-                &mut process.stops,
-                &process.parent,
-                &process.thread,
-                deadlines.parent_check,
-            );
+            let reason =
+                wait::for_a_reason(&mut process.stops, &process.parent, &process.thread, deadlines.parent_check);
             process.leave(reason, deadlines)
         }
         Err(refused) => {

@@ -28,12 +28,7 @@ pub(super) enum Reason {
 
 /// Waits until there is a reason to leave, comparing the parent each `tick`. A signal wins over the parent's death, and both
 /// over the loop's end.
-pub(super) fn for_a_reason(
-    stops: &mut Stops,
-    parent: &Parent,
-    thread: &LoopThread,
-    tick: Duration,
-) -> Reason {
+pub(super) fn for_a_reason(stops: &mut Stops, parent: &Parent, thread: &LoopThread, tick: Duration) -> Reason {
     let tick = PollTimeout::try_from(tick).unwrap_or(PollTimeout::MAX);
     loop {
         let parent_exited = {

@@ -6,9 +6,8 @@ use std::path::Path;
 
 use rmq_watcher::domain::ids::{DagId, RunId};
 use rmq_watcher::domain::outcome::{
-    DagLookup, Dialect, Exchange, HealthAnswer, Part, Reply, RunLookup, TriggerAnswer,
-    VersionAnswer, asks_for_login, classify_dag, classify_health, classify_run, classify_trigger,
-    classify_version, from_stranger,
+    DagLookup, Dialect, Exchange, HealthAnswer, Part, Reply, RunLookup, TriggerAnswer, VersionAnswer, asks_for_login,
+    classify_dag, classify_health, classify_run, classify_trigger, classify_version, from_stranger,
 };
 use serde_json::Value;
 
@@ -19,10 +18,7 @@ struct Frozen {
 }
 
 fn folder() -> &'static Path {
-    Path::new(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/fixtures/airflow_replies"
-    ))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/airflow_replies"))
 }
 
 fn frozen(name: &str) -> Frozen {
@@ -31,15 +27,10 @@ fn frozen(name: &str) -> Frozen {
     let header = |name: &str| json["headers"][name].as_str().map(str::to_owned);
     Frozen {
         asked: json["asked"].as_str().unwrap().to_owned(),
-        dialect: if json["dialect"] == "v1" {
-            Dialect::V1
-        } else {
-            Dialect::V2
-        },
+        dialect: if json["dialect"] == "v1" { Dialect::V1 } else { Dialect::V2 },
         reply: Reply {
             status: u16::try_from(json["status"].as_u64().unwrap()).unwrap(),
-            content_type: header("content-type")
-                .map(|kind| kind.split(';').next().unwrap().to_owned()),
+            content_type: header("content-type").map(|kind| kind.split(';').next().unwrap().to_owned()),
             location: header("location"),
             retry_after: None,
             body: json["body"].as_str().unwrap().as_bytes().to_vec(),
@@ -52,10 +43,7 @@ fn judge(frozen: &Frozen, dag: &str, run: &str) -> (String, String) {
     let exchange = Exchange::Replied(frozen.reply.clone());
     let (dag, run) = (DagId::new(dag), RunId::new(run));
     let shown = match frozen.asked.as_str() {
-        "trigger" => format!(
-            "{:?}",
-            classify_trigger(&exchange, frozen.dialect, &dag, &run)
-        ),
+        "trigger" => format!("{:?}", classify_trigger(&exchange, frozen.dialect, &dag, &run)),
         "run" => format!("{:?}", classify_run(&exchange, frozen.dialect, &dag, &run)),
         "dag" => format!("{:?}", classify_dag(&exchange, frozen.dialect, &dag)),
         "version" => format!("{:?}", classify_version(&exchange)),
@@ -72,123 +60,27 @@ const RUN: &str = "rmq__orders__m-2";
 const ROWS: &[(&str, &str, &str, &str, &str)] = &[
     ("trigger_created", "client_ok", RUN, "Created", "Created"),
     ("trigger_paused", "client_paused", RUN, "Created", "Created"),
-    (
-        "trigger_duplicate",
-        "client_ok",
-        RUN,
-        "Conflict",
-        "Conflict",
-    ),
-    (
-        "trigger_unknown_dag",
-        "client_nowhere",
-        RUN,
-        "TargetFault",
-        "TargetFault",
-    ),
-    (
-        "trigger_never_imported",
-        "client_never_imported",
-        RUN,
-        "TargetFault",
-        "TargetFault",
-    ),
-    (
-        "trigger_scheduled_only",
-        "client_scheduled_only",
-        RUN,
-        "Created",
-        "TargetFault",
-    ),
-    (
-        "trigger_params_refused",
-        "client_params",
-        RUN,
-        "Refused",
-        "Refused",
-    ),
-    (
-        "trigger_reserved_prefix",
-        "client_ok",
-        "scheduled__x",
-        "Refused",
-        "Refused",
-    ),
-    (
-        "trigger_unknown_key",
-        "client_ok",
-        "x1",
-        "Refused",
-        "Refused",
-    ),
+    ("trigger_duplicate", "client_ok", RUN, "Conflict", "Conflict"),
+    ("trigger_unknown_dag", "client_nowhere", RUN, "TargetFault", "TargetFault"),
+    ("trigger_never_imported", "client_never_imported", RUN, "TargetFault", "TargetFault"),
+    ("trigger_scheduled_only", "client_scheduled_only", RUN, "Created", "TargetFault"),
+    ("trigger_params_refused", "client_params", RUN, "Refused", "Refused"),
+    ("trigger_reserved_prefix", "client_ok", "scheduled__x", "Refused", "Refused"),
+    ("trigger_unknown_key", "client_ok", "x1", "Refused", "Refused"),
     ("trigger_conf_list", "client_ok", "x1", "Refused", "Refused"),
-    (
-        "trigger_broken_json",
-        "client_ok",
-        "x1",
-        "Refused",
-        "Refused",
-    ),
-    (
-        "trigger_text_plain",
-        "client_ok",
-        "x1",
-        "Refused",
-        "Refused",
-    ),
+    ("trigger_broken_json", "client_ok", "x1", "Refused", "Refused"),
+    ("trigger_text_plain", "client_ok", "x1", "Refused", "Refused"),
     ("trigger_no_logical_date", "client_ok", "x1", "", "Refused"),
     ("trigger_too_large", "client_ok", "x3", "Refused", ""),
-    (
-        "trigger_bad_run_id",
-        "client_ok",
-        "a b",
-        "Unavailable",
-        "Refused",
-    ),
-    (
-        "trigger_viewer",
-        "client_ok",
-        "x2",
-        "AccessFault",
-        "AccessFault",
-    ),
-    (
-        "trigger_no_auth",
-        "client_ok",
-        "x2",
-        "AccessFault",
-        "AccessFault",
-    ),
-    (
-        "trigger_garbage_token",
-        "client_ok",
-        "x2",
-        "AccessFault",
-        "AccessFault",
-    ),
-    (
-        "trigger_wrong_password",
-        "client_ok",
-        "x2",
-        "AccessFault",
-        "",
-    ),
-    (
-        "trigger_on_other_api",
-        "client_ok",
-        "x2",
-        "AccessFault",
-        "AccessFault",
-    ),
+    ("trigger_bad_run_id", "client_ok", "a b", "Unavailable", "Refused"),
+    ("trigger_viewer", "client_ok", "x2", "AccessFault", "AccessFault"),
+    ("trigger_no_auth", "client_ok", "x2", "AccessFault", "AccessFault"),
+    ("trigger_garbage_token", "client_ok", "x2", "AccessFault", "AccessFault"),
+    ("trigger_wrong_password", "client_ok", "x2", "AccessFault", ""),
+    ("trigger_on_other_api", "client_ok", "x2", "AccessFault", "AccessFault"),
     ("run_found", "client_ok", RUN, "Found", "Found"),
     ("run_absent", "client_ok", "nope", "Absent", "Absent"),
-    (
-        "run_of_unknown_dag",
-        "client_nowhere",
-        RUN,
-        "Absent",
-        "Absent",
-    ),
+    ("run_of_unknown_dag", "client_nowhere", RUN, "Absent", "Absent"),
     ("run_no_auth", "client_ok", RUN, "Unknown", "Unknown"),
     ("dag_found", "client_ok", RUN, "Found", "Found"),
     ("dag_paused", "client_paused", RUN, "Found", "Found"),
@@ -238,19 +130,9 @@ fn every_frozen_reply_is_in_the_table() {
 fn airflows_words_reach_people_in_one_line() {
     let frozen = frozen("v3_3_trigger_params_refused");
     let exchange = Exchange::Replied(frozen.reply);
-    let answer = classify_trigger(
-        &exchange,
-        Dialect::V2,
-        &DagId::new("client_params"),
-        &RunId::new("r"),
-    );
-    let TriggerAnswer::Refused(text) = answer else {
-        panic!("{answer:?}")
-    };
-    assert!(
-        text.contains("Invalid input for param n: 1 is less than the minimum of 3"),
-        "{text}"
-    );
+    let answer = classify_trigger(&exchange, Dialect::V2, &DagId::new("client_params"), &RunId::new("r"));
+    let TriggerAnswer::Refused(text) = answer else { panic!("{answer:?}") };
+    assert!(text.contains("Invalid input for param n: 1 is less than the minimum of 3"), "{text}");
     assert!(!text.contains('\n') && text.chars().count() < 600, "{text}");
 }
 
@@ -259,37 +141,20 @@ fn the_conf_and_flags_of_real_answers_are_read() {
     for version in ["v2_11", "v3_3"] {
         let run = frozen(&format!("{version}_run_found"));
         let exchange = Exchange::Replied(run.reply);
-        let found = classify_run(
-            &exchange,
-            run.dialect,
-            &DagId::new("client_ok"),
-            &RunId::new(RUN),
-        );
-        let RunLookup::Found(found) = found else {
-            panic!("{found:?}")
-        };
+        let found = classify_run(&exchange, run.dialect, &DagId::new("client_ok"), &RunId::new(RUN));
+        let RunLookup::Found(found) = found else { panic!("{found:?}") };
         assert_eq!(found.conf, serde_json::json!({"body": "hé"}));
 
         let dag = frozen(&format!("{version}_dag_paused"));
         let exchange = Exchange::Replied(dag.reply);
         let found = classify_dag(&exchange, dag.dialect, &DagId::new("client_paused"));
-        let DagLookup::Found(found) = found else {
-            panic!("{found:?}")
-        };
-        assert!(
-            found.is_paused && found.is_active && !found.has_import_errors,
-            "{found:?}"
-        );
+        let DagLookup::Found(found) = found else { panic!("{found:?}") };
+        assert!(found.is_paused && found.is_active && !found.has_import_errors, "{found:?}");
 
         let health = frozen(&format!("{version}_health"));
         let report = classify_health(&Exchange::Replied(health.reply));
-        let HealthAnswer::Report(report) = report else {
-            panic!("{report:?}")
-        };
-        assert_eq!(
-            (report.metadatabase, report.scheduler),
-            (Part::Healthy, Part::Healthy)
-        );
+        let HealthAnswer::Report(report) = report else { panic!("{report:?}") };
+        assert_eq!((report.metadatabase, report.scheduler), (Part::Healthy, Part::Healthy));
         assert_eq!(report.triggerer, Part::Unknown);
     }
     let version = classify_version(&Exchange::Replied(frozen("v2_11_version").reply));
@@ -325,15 +190,7 @@ fn only_replies_about_the_login_ask_for_one_and_only_strange_ones_are_strange() 
         let name = entry.unwrap().file_name().into_string().unwrap();
         let name = name.trim_end_matches(".json");
         let frozen = frozen(name);
-        assert_eq!(
-            asks_for_login(&frozen.reply, frozen.dialect),
-            asking.contains(&name),
-            "{name}"
-        );
-        assert_eq!(
-            from_stranger(&frozen.reply),
-            strange.contains(&name),
-            "{name}"
-        );
+        assert_eq!(asks_for_login(&frozen.reply, frozen.dialect), asking.contains(&name), "{name}");
+        assert_eq!(from_stranger(&frozen.reply), strange.contains(&name), "{name}");
     }
 }

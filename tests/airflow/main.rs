@@ -3,10 +3,7 @@
 //! The real ones need `RMQ_TEST_AIRFLOW2` and `RMQ_TEST_AIRFLOW3` (base URLs; admin/admin and viewer/viewer) and
 //! `RMQ_TEST_AIRFLOW2_DAGS`, `RMQ_TEST_AIRFLOW3_DAGS` (their DAG folders, holding `tests/fixtures/dags`).
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a test names the one answer it expects"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test names the one answer it expects")]
 
 mod frozen;
 mod login;

@@ -20,10 +20,7 @@ pub(crate) struct Meddler {
 
 impl Meddler {
     pub(crate) async fn before(url: &str) -> Self {
-        let upstream = url
-            .trim_start_matches("http://")
-            .trim_end_matches('/')
-            .to_owned();
+        let upstream = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let meddler = Self {
@@ -117,10 +114,7 @@ async fn relay(mut client: TcpStream, upstream: String, armed: Rc<Cell<bool>>) {
 /// Turns the first characters of a token or session into others.
 fn spoil(chunk: &mut [u8]) -> bool {
     for marker in [&b"authorization: Bearer "[..], b"cookie: session="] {
-        if let Some(at) = chunk
-            .windows(marker.len())
-            .position(|window| window == marker)
-        {
+        if let Some(at) = chunk.windows(marker.len()).position(|window| window == marker) {
             chunk[at + marker.len()..][..8].fill(b'x');
             return true;
         }

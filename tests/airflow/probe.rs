@@ -11,18 +11,9 @@ use crate::transport::RUNS;
 fn a_base_url_with_a_path_is_kept() {
     run(async {
         let stub = Stub::start().await;
-        stub.on(
-            "GET /team/air/api/v2/version",
-            Act::json(200, r#"{"version":"3.0.0"}"#),
-        )
-        .on(
-            "POST /team/air/auth/token",
-            Act::json(201, r#"{"access_token":"t"}"#),
-        )
-        .on(
-            "POST /team/air/api/v2/dags/d/dagRuns",
-            Act::json(201, r#"{"dag_run_id":"r1"}"#),
-        );
+        stub.on("GET /team/air/api/v2/version", Act::json(200, r#"{"version":"3.0.0"}"#))
+            .on("POST /team/air/auth/token", Act::json(201, r#"{"access_token":"t"}"#))
+            .on("POST /team/air/api/v2/dags/d/dagRuns", Act::json(201, r#"{"dag_run_id":"r1"}"#));
         let client = client(&format!("{}/team/air/", stub.url), password("u", "p"));
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
     });
@@ -33,23 +24,12 @@ fn a_probe_without_airflow_names_the_key_to_check() {
     run(async {
         let stub = Stub::start().await;
         let client = client(&stub.url, password("u", "p"));
-        let TriggerAnswer::AccessFault(reason) = trigger(&client).await else {
-            panic!("an access fault")
-        };
-        assert!(
-            reason.contains("airflow.url") && reason.contains(&stub.url),
-            "{reason}"
-        );
+        let TriggerAnswer::AccessFault(reason) = trigger(&client).await else { panic!("an access fault") };
+        assert!(reason.contains("airflow.url") && reason.contains(&stub.url), "{reason}");
         // It appears: no restart is needed.
-        stub.now(
-            "GET /api/v2/version",
-            Act::json(200, r#"{"version":"3.3.2"}"#),
-        )
-        .now(
-            "POST /auth/token",
-            Act::json(201, r#"{"access_token":"t"}"#),
-        )
-        .on(RUNS, Act::json(200, r#"{"dag_run_id":"r1"}"#));
+        stub.now("GET /api/v2/version", Act::json(200, r#"{"version":"3.3.2"}"#))
+            .now("POST /auth/token", Act::json(201, r#"{"access_token":"t"}"#))
+            .on(RUNS, Act::json(200, r#"{"dag_run_id":"r1"}"#));
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
     });
 }
@@ -59,32 +39,16 @@ fn an_upgrade_under_a_running_client_is_found() {
     run(async {
         let stub = Stub::start().await;
         let runs_v1 = "POST /api/v1/dags/d/dagRuns";
-        stub.airflow2()
-            .on(runs_v1, Act::json(200, r#"{"dag_run_id":"r1"}"#));
+        stub.airflow2().on(runs_v1, Act::json(200, r#"{"dag_run_id":"r1"}"#));
         let client = client(&stub.url, password("u", "p"));
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
-        assert_eq!(
-            client.version().await.unwrap(),
-            (Dialect::V1, "2.11.2".to_owned())
-        );
-        stub.now(
-            "GET /api/v2/version",
-            Act::json(200, r#"{"version":"3.3.2"}"#),
-        )
-        .now(
-            runs_v1,
-            Act::json(405, r#"{"detail":"Method Not Allowed"}"#),
-        )
-        .on(
-            "POST /auth/token",
-            Act::json(201, r#"{"access_token":"t"}"#),
-        )
-        .on(RUNS, Act::json(200, r#"{"dag_run_id":"r1"}"#));
+        assert_eq!(client.version().await.unwrap(), (Dialect::V1, "2.11.2".to_owned()));
+        stub.now("GET /api/v2/version", Act::json(200, r#"{"version":"3.3.2"}"#))
+            .now(runs_v1, Act::json(405, r#"{"detail":"Method Not Allowed"}"#))
+            .on("POST /auth/token", Act::json(201, r#"{"access_token":"t"}"#))
+            .on(RUNS, Act::json(200, r#"{"dag_run_id":"r1"}"#));
         for _ in 0..3 {
-            assert!(matches!(
-                trigger(&client).await,
-                TriggerAnswer::AccessFault(_)
-            ));
+            assert!(matches!(trigger(&client).await, TriggerAnswer::AccessFault(_)));
         }
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
         assert_eq!(stub.seen_of("GET /api/v2/version").len(), 3);
@@ -95,8 +59,7 @@ fn an_upgrade_under_a_running_client_is_found() {
 fn many_callers_share_one_probe_and_one_login() {
     run(async {
         let stub = Stub::start().await;
-        stub.airflow3()
-            .on(RUNS, Act::json(200, r#"{"dag_run_id":"r1"}"#));
+        stub.airflow3().on(RUNS, Act::json(200, r#"{"dag_run_id":"r1"}"#));
         let client = client(&stub.url, password("u", "p"));
         let calls = (0..8).map(|_| trigger(&client));
         for answer in futures_util::future::join_all(calls).await {
@@ -117,10 +80,7 @@ fn health_and_access_are_read() {
             .on("GET /api/v2/dags?limit=1", Act::json(200, r#"{"dags":[]}"#));
         let client = client(&stub.url, password("u", "p"));
         assert!(matches!(client.health().await, HealthAnswer::Report(_)));
-        assert!(
-            stub.seen_of("POST /auth/token").is_empty(),
-            "health needs no login"
-        );
+        assert!(stub.seen_of("POST /auth/token").is_empty(), "health needs no login");
         assert_eq!(client.access().await, AccessAnswer::Granted);
     });
 }

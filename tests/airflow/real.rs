@@ -29,10 +29,7 @@ async fn found_dag(client: &AirflowClient, id: &str) -> FoundDag {
 async fn round_trip(client: &AirflowClient, value: Value) -> Value {
     let (dag, run, conf) = (dag("client_ok"), fresh("conf"), conf(value));
     validate(&conf).unwrap();
-    assert_eq!(
-        client.trigger(&dag, &run, &conf).await,
-        TriggerAnswer::Created
-    );
+    assert_eq!(client.trigger(&dag, &run, &conf).await, TriggerAnswer::Created);
     match client.look_up(&dag, &run).await {
         RunLookup::Found(found) => found.conf,
         other => panic!("{other:?}"),
@@ -45,13 +42,8 @@ fn real_version_health_and_access_are_read() {
         let client = admin(&real);
         let (dialect, version) = client.version().await.unwrap();
         assert_eq!(dialect, real.dialect);
-        assert!(
-            version.starts_with(if dialect == Dialect::V1 { "2." } else { "3." }),
-            "{version}"
-        );
-        let HealthAnswer::Report(report) = client.health().await else {
-            panic!("a report")
-        };
+        assert!(version.starts_with(if dialect == Dialect::V1 { "2." } else { "3." }), "{version}");
+        let HealthAnswer::Report(report) = client.health().await else { panic!("a report") };
         assert_eq!(report.metadatabase, Part::Healthy);
         assert_eq!(client.access().await, AccessAnswer::Granted);
     });
@@ -62,14 +54,9 @@ fn real_run_is_created_once_and_found_with_its_conf() {
     on_both(async |real| {
         let client = admin(&real);
         let (dag, run) = (dag("client_ok"), fresh("once"));
-        let conf = conf(
-            json!({"body": "{\"a\": 1}", "headers": {"é": ["ü", 1, 2.5, null, true]}, "queue": "q"}),
-        );
+        let conf = conf(json!({"body": "{\"a\": 1}", "headers": {"é": ["ü", 1, 2.5, null, true]}, "queue": "q"}));
         assert_eq!(client.look_up(&dag, &run).await, RunLookup::Absent);
-        assert_eq!(
-            client.trigger(&dag, &run, &conf).await,
-            TriggerAnswer::Created
-        );
+        assert_eq!(client.trigger(&dag, &run, &conf).await, TriggerAnswer::Created);
         let answer = client.trigger(&dag, &run, &conf).await;
         assert!(matches!(answer, TriggerAnswer::Conflict(_)), "{answer:?}");
         match client.look_up(&dag, &run).await {
@@ -86,14 +73,8 @@ fn real_parallel_requests_for_one_run_create_one() {
         let client = admin(&real);
         let (dag, run, conf) = (dag("client_ok"), fresh("race"), conf(json!({})));
         let answers = join_all((0..8).map(|_| client.trigger(&dag, &run, &conf))).await;
-        let created = answers
-            .iter()
-            .filter(|answer| **answer == TriggerAnswer::Created)
-            .count();
-        let taken = answers
-            .iter()
-            .filter(|answer| matches!(answer, TriggerAnswer::Conflict(_)))
-            .count();
+        let created = answers.iter().filter(|answer| **answer == TriggerAnswer::Created).count();
+        let taken = answers.iter().filter(|answer| matches!(answer, TriggerAnswer::Conflict(_))).count();
         assert_eq!((created, taken), (1, 7), "{answers:?}");
     });
 }
@@ -111,11 +92,7 @@ fn real_every_conf_that_validates_comes_back_equal() {
         assert_eq!(round_trip(&client, odd.clone()).await, odd);
         let mut deep = json!("end");
         for level in 1..MAX_DEPTH {
-            deep = if level % 2 == 0 {
-                json!([deep])
-            } else {
-                json!({"a": deep})
-            };
+            deep = if level % 2 == 0 { json!([deep]) } else { json!({"a": deep}) };
         }
         let deep = json!({"deep": deep});
         assert_eq!(round_trip(&client, deep.clone()).await, deep);
@@ -129,16 +106,9 @@ fn real_large_conf_is_refused_by_airflow_2_and_taken_by_3() {
         let large = json!({"body": "é\n".repeat(500_000)});
         match real.dialect {
             Dialect::V1 => {
-                let answer = client
-                    .trigger(&dag("client_ok"), &fresh("large"), &conf(large))
-                    .await;
-                let TriggerAnswer::Refused(reason) = answer else {
-                    panic!("{answer:?}")
-                };
-                assert!(
-                    reason.contains("413") && reason.contains("allowed_payload_size"),
-                    "{reason}"
-                );
+                let answer = client.trigger(&dag("client_ok"), &fresh("large"), &conf(large)).await;
+                let TriggerAnswer::Refused(reason) = answer else { panic!("{answer:?}") };
+                assert!(reason.contains("413") && reason.contains("allowed_payload_size"), "{reason}");
             }
             Dialect::V2 => assert_eq!(round_trip(&client, large.clone()).await, large),
         }
@@ -150,18 +120,11 @@ fn real_unknown_dags_are_the_targets_fault_and_absent() {
     on_both(async |real| {
         let client = admin(&real);
         for id in ["client_nowhere", "client_never_imported"] {
-            let answer = client
-                .trigger(&dag(id), &fresh("unknown"), &conf(json!({})))
-                .await;
-            let TriggerAnswer::TargetFault(reason) = answer else {
-                panic!("{answer:?}")
-            };
+            let answer = client.trigger(&dag(id), &fresh("unknown"), &conf(json!({}))).await;
+            let TriggerAnswer::TargetFault(reason) = answer else { panic!("{answer:?}") };
             assert!(reason.contains(id), "{reason}");
             assert_eq!(client.look_up_dag(&dag(id)).await, DagLookup::Absent);
-            assert_eq!(
-                client.look_up(&dag(id), &fresh("unknown")).await,
-                RunLookup::Absent
-            );
+            assert_eq!(client.look_up(&dag(id), &fresh("unknown")).await, RunLookup::Absent);
         }
     });
 }
@@ -171,23 +134,11 @@ fn real_paused_dag_takes_the_run_and_leaves_it_queued() {
     on_both(async |real| {
         let client = admin(&real);
         let flags = found_dag(&client, "client_paused").await;
-        assert_eq!(
-            flags,
-            FoundDag {
-                is_paused: true,
-                is_active: true,
-                has_import_errors: false
-            }
-        );
+        assert_eq!(flags, FoundDag { is_paused: true, is_active: true, has_import_errors: false });
         assert!(!found_dag(&client, "client_ok").await.is_paused);
         let (dag, run) = (dag("client_paused"), fresh("paused"));
-        assert_eq!(
-            client.trigger(&dag, &run, &conf(json!({}))).await,
-            TriggerAnswer::Created
-        );
-        let RunLookup::Found(found) = client.look_up(&dag, &run).await else {
-            panic!("found")
-        };
+        assert_eq!(client.trigger(&dag, &run, &conf(json!({}))).await, TriggerAnswer::Created);
+        let RunLookup::Found(found) = client.look_up(&dag, &run).await else { panic!("found") };
         assert_eq!((found.state.as_str(), found.conf), ("queued", json!({})));
     });
 }
@@ -195,17 +146,8 @@ fn real_paused_dag_takes_the_run_and_leaves_it_queued() {
 #[test]
 fn real_forbidden_manual_runs_are_the_targets_fault() {
     on_real(Dialect::V2, async |real| {
-        let answer = admin(&real)
-            .trigger(
-                &dag("client_scheduled_only"),
-                &fresh("manual"),
-                &conf(json!({})),
-            )
-            .await;
-        assert!(
-            matches!(answer, TriggerAnswer::TargetFault(_)),
-            "{answer:?}"
-        );
+        let answer = admin(&real).trigger(&dag("client_scheduled_only"), &fresh("manual"), &conf(json!({}))).await;
+        assert!(matches!(answer, TriggerAnswer::TargetFault(_)), "{answer:?}");
     });
 }
 
@@ -216,17 +158,10 @@ fn real_params_of_the_dag_refuse_the_conf() {
         let dag = dag("client_params");
         for refused in [json!({"n": 1}), json!({"n": "x"})] {
             let answer = client.trigger(&dag, &fresh("params"), &conf(refused)).await;
-            let TriggerAnswer::Refused(reason) = answer else {
-                panic!("{answer:?}")
-            };
-            assert!(
-                reason.contains("param n") && !reason.contains('\n'),
-                "{reason}"
-            );
+            let TriggerAnswer::Refused(reason) = answer else { panic!("{answer:?}") };
+            assert!(reason.contains("param n") && !reason.contains('\n'), "{reason}");
         }
-        let taken = client
-            .trigger(&dag, &fresh("params"), &conf(json!({"n": 7, "more": 1})))
-            .await;
+        let taken = client.trigger(&dag, &fresh("params"), &conf(json!({"n": 7, "more": 1}))).await;
         assert_eq!(taken, TriggerAnswer::Created);
     });
 }
@@ -242,11 +177,7 @@ fn real_odd_names_reach_airflow_unharmed() {
         for id in [format!("{stamp}.~:+-_Zz"), longest] {
             let run = crate::support::run_id(&id);
             assert_eq!(client.look_up(&dag, &run).await, RunLookup::Absent, "{id}");
-            assert_eq!(
-                client.trigger(&dag, &run, &conf(json!({}))).await,
-                TriggerAnswer::Created,
-                "{id}"
-            );
+            assert_eq!(client.trigger(&dag, &run, &conf(json!({}))).await, TriggerAnswer::Created, "{id}");
             let found = client.look_up(&dag, &run).await;
             assert!(matches!(found, RunLookup::Found(_)), "{id}: {found:?}");
         }
@@ -275,27 +206,16 @@ async fn breaking_dag(real: Real) {
         matches!(client.look_up_dag(&dag(&id)).await, DagLookup::Found(found) if found.is_active)
     })
     .await;
-    let answer = client
-        .trigger(&dag(&id), &fresh("whole"), &conf(json!({})))
-        .await;
+    let answer = client.trigger(&dag(&id), &fresh("whole"), &conf(json!({}))).await;
     assert_eq!(answer, TriggerAnswer::Created);
-    fs::write(
-        &file.0,
-        "from airflow.models.dag import DAG\nthis does not parse\n",
-    )
-    .unwrap();
+    fs::write(&file.0, "from airflow.models.dag import DAG\nthis does not parse\n").unwrap();
     eventually(80, "the broken file is noticed", || async {
         let found = found_dag(&client, &id).await;
         found.has_import_errors || !found.is_active
     })
     .await;
-    let answer = client
-        .trigger(&dag(&id), &fresh("broken"), &conf(json!({})))
-        .await;
-    assert!(
-        matches!(answer, TriggerAnswer::TargetFault(_)),
-        "{answer:?}"
-    );
+    let answer = client.trigger(&dag(&id), &fresh("broken"), &conf(json!({}))).await;
+    assert!(matches!(answer, TriggerAnswer::TargetFault(_)), "{answer:?}");
     // Airflow still knows the DAG, and the run it had.
     found_dag(&client, &id).await;
 }

@@ -13,9 +13,7 @@ use crate::meddler::Meddler;
 use crate::support::{client, conf, dag, form_is_free, fresh, on_both, on_real, password, plain};
 
 async fn trigger(client: &AirflowClient) -> TriggerAnswer {
-    client
-        .trigger(&dag("client_ok"), &fresh("login"), &conf(json!({})))
-        .await
+    client.trigger(&dag("client_ok"), &fresh("login"), &conf(json!({}))).await
 }
 
 #[test]
@@ -24,18 +22,10 @@ fn real_wrong_password_is_an_access_fault() {
         form_is_free(&real).await;
         let client = client(&real.url, password("admin", "not-the-p4ssword"));
         let answer = trigger(&client).await;
-        let TriggerAnswer::AccessFault(reason) = answer else {
-            panic!("{answer:?}")
-        };
-        assert!(
-            reason.contains("admin") && reason.contains("airflow.password"),
-            "{reason}"
-        );
+        let TriggerAnswer::AccessFault(reason) = answer else { panic!("{answer:?}") };
+        assert!(reason.contains("admin") && reason.contains("airflow.password"), "{reason}");
         assert!(!reason.contains("p4ssword"), "{reason}");
-        assert!(matches!(
-            client.access().await,
-            AccessAnswer::AccessFault(_)
-        ));
+        assert!(matches!(client.access().await, AccessAnswer::AccessFault(_)));
     });
 }
 
@@ -45,21 +35,13 @@ fn real_viewer_may_look_and_not_trigger() {
         form_is_free(&real).await;
         let client = client(&real.url, password("viewer", "viewer"));
         assert_eq!(client.access().await, AccessAnswer::Granted);
-        assert!(matches!(
-            client.look_up_dag(&dag("client_ok")).await,
-            DagLookup::Found(_)
-        ));
+        assert!(matches!(client.look_up_dag(&dag("client_ok")).await, DagLookup::Found(_)));
         for _ in 0..2 {
             let answer = trigger(&client).await;
-            let TriggerAnswer::AccessFault(reason) = answer else {
-                panic!("{answer:?}")
-            };
+            let TriggerAnswer::AccessFault(reason) = answer else { panic!("{answer:?}") };
             assert!(reason.contains("403"), "{reason}");
         }
-        assert!(matches!(
-            client.look_up_dag(&dag("client_ok")).await,
-            DagLookup::Found(_)
-        ));
+        assert!(matches!(client.look_up_dag(&dag("client_ok")).await, DagLookup::Found(_)));
     });
 }
 
@@ -86,16 +68,7 @@ fn real_server_that_goes_and_comes_back_is_used_again() {
         meddler.go().await;
         for _ in 0..2 {
             let answer = trigger(&client).await;
-            assert!(
-                matches!(
-                    answer,
-                    TriggerAnswer::Unavailable {
-                        server_error: false,
-                        ..
-                    }
-                ),
-                "{answer:?}"
-            );
+            assert!(matches!(answer, TriggerAnswer::Unavailable { server_error: false, .. }), "{answer:?}");
         }
         meddler.come_back();
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
@@ -110,9 +83,7 @@ fn real_token_file_is_refused_then_mended() {
         fs::write(&path, "garbage\n").unwrap();
         let client = client(&real.url, Credentials::TokenFile(path.clone()));
         let answer = trigger(&client).await;
-        let TriggerAnswer::AccessFault(reason) = answer else {
-            panic!("{answer:?}")
-        };
+        let TriggerAnswer::AccessFault(reason) = answer else { panic!("{answer:?}") };
         assert!(reason.contains("Invalid JWT token"), "{reason}");
         let answer: serde_json::Value = plain()
             .post(format!("{}/auth/token", real.url))
@@ -138,21 +109,13 @@ fn real_session_is_faster_than_basic_in_airflow_2() {
         let client = client(&real.url, password("admin", "admin"));
         let plain = plain();
         let (mut session, mut basic) = (Vec::new(), Vec::new());
-        assert!(matches!(
-            client.look_up_dag(&dag("client_ok")).await,
-            DagLookup::Found(_)
-        ));
+        assert!(matches!(client.look_up_dag(&dag("client_ok")).await, DagLookup::Found(_)));
         for _ in 0..9 {
             let start = Instant::now();
-            assert!(matches!(
-                client.look_up_dag(&dag("client_ok")).await,
-                DagLookup::Found(_)
-            ));
+            assert!(matches!(client.look_up_dag(&dag("client_ok")).await, DagLookup::Found(_)));
             session.push(start.elapsed());
             let start = Instant::now();
-            let request = plain
-                .get(format!("{}/api/v1/dags/client_ok", real.url))
-                .basic_auth("admin", Some("admin"));
+            let request = plain.get(format!("{}/api/v1/dags/client_ok", real.url)).basic_auth("admin", Some("admin"));
             assert_eq!(request.send().await.unwrap().status(), 200);
             basic.push(start.elapsed());
         }

@@ -19,32 +19,17 @@ fn a_password_file_is_read_again_at_the_next_login() {
         let path = folder.path().join("password");
         fs::write(&path, "old \r\nsecond line\n").unwrap();
         let stub = Stub::start().await;
-        stub.airflow3()
-            .on(V2, created())
-            .on(V2, Act::json(401, "{}"))
-            .on(V2, created());
-        let credentials = Credentials::Password {
-            username: "u".to_owned(),
-            password: PasswordSource::File(path.clone()),
-        };
+        stub.airflow3().on(V2, created()).on(V2, Act::json(401, "{}")).on(V2, created());
+        let credentials =
+            Credentials::Password { username: "u".to_owned(), password: PasswordSource::File(path.clone()) };
         let client = client(&stub.url, credentials);
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
         fs::write(&path, "new\n").unwrap();
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
-        let sent: Vec<_> = stub
-            .seen_of(TOKEN)
-            .into_iter()
-            .map(|sent| sent.body)
-            .collect();
-        assert!(
-            sent[0].contains(r#""old""#) && sent[1].contains(r#""new""#),
-            "{sent:?}"
-        );
+        let sent: Vec<_> = stub.seen_of(TOKEN).into_iter().map(|sent| sent.body).collect();
+        assert!(sent[0].contains(r#""old""#) && sent[1].contains(r#""new""#), "{sent:?}");
         fs::remove_file(&path).unwrap();
-        let missing = Credentials::Password {
-            username: "u".to_owned(),
-            password: PasswordSource::File(path),
-        };
+        let missing = Credentials::Password { username: "u".to_owned(), password: PasswordSource::File(path) };
         let client = crate::support::client(&stub.url, missing);
         assert!(fault(trigger(&client).await).contains("airflow.password_file"));
     });
@@ -62,19 +47,13 @@ fn a_changed_password_reaches_basic_too() {
             .on(V1, created())
             .on(V1, forbidden())
             .on(V1, created());
-        let credentials = Credentials::Password {
-            username: "u".to_owned(),
-            password: PasswordSource::File(path.clone()),
-        };
+        let credentials =
+            Credentials::Password { username: "u".to_owned(), password: PasswordSource::File(path.clone()) };
         let client = client(&stub.url, credentials);
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
         fs::write(&path, "q\n").unwrap();
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
-        let sent: Vec<_> = stub
-            .seen_of(V1)
-            .iter()
-            .map(|sent| sent.header("authorization").to_owned())
-            .collect();
+        let sent: Vec<_> = stub.seen_of(V1).iter().map(|sent| sent.header("authorization").to_owned()).collect();
         assert_eq!(sent, ["Basic dTpw", "Basic dTpw", "Basic dTpx"]);
     });
 }
@@ -90,18 +69,9 @@ fn a_token_file_is_read_again_when_it_changes_or_is_refused() {
         let client = client(&stub.url, Credentials::TokenFile(path.clone()));
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
         // A gateway may want the token even for the version.
-        assert_eq!(
-            stub.seen_of("GET /api/v2/version")[0].header("authorization"),
-            "Bearer one"
-        );
+        assert_eq!(stub.seen_of("GET /api/v2/version")[0].header("authorization"), "Bearer one");
         fs::write(&path, "second\n").unwrap();
-        let last = || {
-            stub.seen_of(V2)
-                .last()
-                .unwrap()
-                .header("authorization")
-                .to_owned()
-        };
+        let last = || stub.seen_of(V2).last().unwrap().header("authorization").to_owned();
         eventually(5, "the change is seen", || async {
             trigger(&client).await;
             last() == "Bearer second"
@@ -125,23 +95,13 @@ fn a_token_command_is_run_again_after_a_refusal() {
         fs::write(&program, script).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let stub = Stub::start().await;
-        stub.airflow3()
-            .on(V2, created())
-            .on(V2, Act::json(401, r#"{"detail":"Token Expired"}"#))
-            .on(V2, created());
+        stub.airflow3().on(V2, created()).on(V2, Act::json(401, r#"{"detail":"Token Expired"}"#)).on(V2, created());
         let command = Credentials::TokenCommand(vec![program.to_str().unwrap().to_owned()]);
         let client = client(&stub.url, command);
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
-        let tokens: Vec<_> = stub
-            .seen_of(V2)
-            .iter()
-            .map(|sent| sent.header("authorization").to_owned())
-            .collect();
-        assert_eq!(
-            tokens,
-            ["Bearer token-1", "Bearer token-1", "Bearer token-2"]
-        );
+        let tokens: Vec<_> = stub.seen_of(V2).iter().map(|sent| sent.header("authorization").to_owned()).collect();
+        assert_eq!(tokens, ["Bearer token-1", "Bearer token-1", "Bearer token-2"]);
     });
 }
 
@@ -154,16 +114,10 @@ fn a_failing_token_command_is_said_without_its_words() {
             let command = ["/bin/sh", "-c", command].map(str::to_owned).to_vec();
             let client = client(&stub.url, Credentials::TokenCommand(command));
             let reason = fault(trigger(&client).await);
-            assert!(
-                reason.contains("/bin/sh") && reason.contains("airflow.token_command"),
-                "{reason}"
-            );
+            assert!(reason.contains("/bin/sh") && reason.contains("airflow.token_command"), "{reason}");
             assert!(!reason.contains("s3cret"), "{reason}");
         }
-        let client = client(
-            &stub.url,
-            Credentials::TokenCommand(vec!["/no/such/program".to_owned()]),
-        );
+        let client = client(&stub.url, Credentials::TokenCommand(vec!["/no/such/program".to_owned()]));
         assert!(fault(trigger(&client).await).contains("/no/such/program"));
     });
 }
@@ -176,8 +130,7 @@ fn a_token_command_that_gives_the_refused_token_again_is_not_run_for_every_reque
         let script = format!("echo x >>'{}'; echo same", runs.display());
         let command = ["/bin/sh", "-c", &script].map(str::to_owned).to_vec();
         let stub = Stub::start().await;
-        stub.airflow3()
-            .on(V2, Act::json(401, r#"{"detail":"Token Expired"}"#));
+        stub.airflow3().on(V2, Act::json(401, r#"{"detail":"Token Expired"}"#));
         let client = client(&stub.url, Credentials::TokenCommand(command));
         for _ in 0..20 {
             assert!(fault(trigger(&client).await).contains("Token Expired"));
@@ -217,24 +170,17 @@ impl Write for Log {
 fn no_secret_reaches_the_log_or_an_answer() {
     let log = Log::default();
     let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     run(async {
         let planted = Act::json(201, r#"{"access_token":"pl4nted.token"}"#);
         let three = Stub::start().await;
-        three
-            .airflow3()
-            .now(TOKEN, planted)
-            .on(V2, Act::json(401, r#"{"detail":"Token Expired"}"#));
+        three.airflow3().now(TOKEN, planted).on(V2, Act::json(401, r#"{"detail":"Token Expired"}"#));
         let two = Stub::start().await;
         two.airflow2().on(V1, forbidden()).on(V1, created());
         let refusing = Stub::start().await;
-        refusing
-            .airflow3()
-            .now(TOKEN, Act::json(401, r#"{"detail":"Invalid credentials"}"#));
+        refusing.airflow3().now(TOKEN, Act::json(401, r#"{"detail":"Invalid credentials"}"#));
         let mut said = String::new();
         for stub in [&three, &two, &refusing] {
             let client = client(&stub.url, password("u", "pl4nted-password"));
@@ -243,16 +189,10 @@ fn no_secret_reaches_the_log_or_an_answer() {
             }
         }
         let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-        assert!(
-            logged.contains("airflow.version-found") && logged.contains("airflow.basic-chosen"),
-            "{logged}"
-        );
+        assert!(logged.contains("airflow.version-found") && logged.contains("airflow.basic-chosen"), "{logged}");
         // The password as it is, and within Basic ("u:pl4nted-password").
         for secret in ["pl4nted", "dTpwbDRudGVk", "session=s1"] {
-            assert!(
-                !logged.contains(secret) && !said.contains(secret),
-                "{secret}: {logged} {said}"
-            );
+            assert!(!logged.contains(secret) && !said.contains(secret), "{secret}: {logged} {said}");
         }
     });
 }

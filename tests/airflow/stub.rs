@@ -15,11 +15,7 @@ use tokio::task::JoinHandle;
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     /// Answers, with more header lines (each ending in CRLF), and keeps the connection.
-    Answer {
-        status: u16,
-        head: String,
-        body: Vec<u8>,
-    },
+    Answer { status: u16, head: String, body: Vec<u8> },
     /// Reads the request and closes.
     CloseAfterReading,
     /// Answers with a length of 1000 and half of the given body, then closes.
@@ -42,11 +38,7 @@ impl Act {
     }
 
     pub(crate) fn with(status: u16, kind: &str, more: &str, body: impl Into<String>) -> Self {
-        Self::Answer {
-            status,
-            head: format!("Content-Type: {kind}\r\n{more}"),
-            body: body.into().into_bytes(),
-        }
+        Self::Answer { status, head: format!("Content-Type: {kind}\r\n{more}"), body: body.into().into_bytes() }
     }
 }
 
@@ -108,45 +100,28 @@ impl Stub {
                 });
             }
         });
-        Self {
-            url,
-            inner,
-            _task: Rc::new(Ender(task)),
-        }
+        Self { url, inner, _task: Rc::new(Ender(task)) }
     }
 
     /// Adds an act for `METHOD /path`.
     pub(crate) fn on(&self, what: &str, act: Act) -> &Self {
         let mut inner = self.inner.borrow_mut();
-        inner
-            .script
-            .entry(what.to_owned())
-            .or_default()
-            .push_back(act);
+        inner.script.entry(what.to_owned()).or_default().push_back(act);
         drop(inner);
         self
     }
 
     /// Forgets the acts for `METHOD /path` and sets this one.
     pub(crate) fn now(&self, what: &str, act: Act) -> &Self {
-        self.inner
-            .borrow_mut()
-            .script
-            .insert(what.to_owned(), VecDeque::from([act]));
+        self.inner.borrow_mut().script.insert(what.to_owned(), VecDeque::from([act]));
         self
     }
 
     /// An Airflow 3 that gives tokens `t1`, `t2`, …
     pub(crate) fn airflow3(&self) -> &Self {
-        self.on(
-            "GET /api/v2/version",
-            Act::json(200, r#"{"version":"3.3.2"}"#),
-        );
+        self.on("GET /api/v2/version", Act::json(200, r#"{"version":"3.3.2"}"#));
         for n in 1..=9 {
-            self.on(
-                "POST /auth/token",
-                Act::json(201, format!(r#"{{"access_token":"t{n}"}}"#)),
-            );
+            self.on("POST /auth/token", Act::json(201, format!(r#"{{"access_token":"t{n}"}}"#)));
         }
         self
     }
@@ -154,21 +129,9 @@ impl Stub {
     /// An Airflow 2 whose login form gives sessions `s1`, `s2`, …
     pub(crate) fn airflow2(&self) -> &Self {
         self.on("GET /api/v2/version", Act::html(404, "<html>"));
-        self.on(
-            "GET /api/v1/version",
-            Act::json(200, r#"{"version":"2.11.2"}"#),
-        );
-        let form =
-            r#"<form><input id="csrf_token" name="csrf_token" type="hidden" value="c-1"></form>"#;
-        self.on(
-            "GET /login/",
-            Act::with(
-                200,
-                "text/html",
-                "Set-Cookie: session=visitor; HttpOnly; Path=/\r\n",
-                form,
-            ),
-        );
+        self.on("GET /api/v1/version", Act::json(200, r#"{"version":"2.11.2"}"#));
+        let form = r#"<form><input id="csrf_token" name="csrf_token" type="hidden" value="c-1"></form>"#;
+        self.on("GET /login/", Act::with(200, "text/html", "Set-Cookie: session=visitor; HttpOnly; Path=/\r\n", form));
         for n in 1..=9 {
             let head = format!("Location: /home\r\nSet-Cookie: session=s{n}; HttpOnly; Path=/\r\n");
             self.on("POST /login/", Act::with(302, "text/html", &head, ""));
@@ -204,23 +167,13 @@ async fn serve(mut stream: TcpStream, shared: &RefCell<Inner>) {
             let mut inner = shared.borrow_mut();
             inner.seen.push(request);
             let acts = inner.script.entry(key.clone()).or_default();
-            if acts.len() > 1 {
-                acts.pop_front()
-            } else {
-                acts.front().cloned()
-            }
+            if acts.len() > 1 { acts.pop_front() } else { acts.front().cloned() }
         };
-        let act =
-            act.unwrap_or_else(|| Act::json(404, format!(r#"{{"error":"no act for {key}"}}"#)));
+        let act = act.unwrap_or_else(|| Act::json(404, format!(r#"{{"error":"no act for {key}"}}"#)));
         match act {
             Act::Answer { status, head, body } => {
-                let head = format!(
-                    "HTTP/1.1 {status} X\r\n{head}Content-Length: {}\r\n\r\n",
-                    body.len()
-                );
-                if stream.write_all(head.as_bytes()).await.is_err()
-                    || stream.write_all(&body).await.is_err()
-                {
+                let head = format!("HTTP/1.1 {status} X\r\n{head}Content-Length: {}\r\n\r\n", body.len());
+                if stream.write_all(head.as_bytes()).await.is_err() || stream.write_all(&body).await.is_err() {
                     return;
                 }
             }
@@ -264,17 +217,12 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Request> {
     let head = String::from_utf8(buffer[..end].to_vec()).unwrap();
     let mut lines = head.split("\r\n");
     let mut first = lines.next().unwrap().split(' ');
-    let (method, path) = (
-        first.next().unwrap().to_owned(),
-        first.next().unwrap().to_owned(),
-    );
+    let (method, path) = (first.next().unwrap().to_owned(), first.next().unwrap().to_owned());
     let headers: HashMap<_, _> = lines
         .map(|line| line.split_once(": ").unwrap())
         .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
         .collect();
-    let length: usize = headers
-        .get("content-length")
-        .map_or(0, |value| value.parse().unwrap());
+    let length: usize = headers.get("content-length").map_or(0, |value| value.parse().unwrap());
     while buffer.len() < end + 4 + length {
         if stream.read_buf(buffer).await.ok()? == 0 {
             return None;
@@ -282,10 +230,5 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Request> {
     }
     let body = String::from_utf8_lossy(&buffer[end + 4..end + 4 + length]).into_owned();
     buffer.drain(..end + 4 + length);
-    Some(Request {
-        method,
-        path,
-        headers,
-        body,
-    })
+    Some(Request { method, path, headers, body })
 }

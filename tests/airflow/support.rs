@@ -16,21 +16,13 @@ use tokio::task::LocalSet;
 
 /// The product's runtime: one thread, local tasks.
 pub(crate) fn run<F: Future<Output = ()>>(test: F) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let bounded = async { tokio::time::timeout(Duration::from_secs(150), test).await };
-    LocalSet::new()
-        .block_on(&runtime, bounded)
-        .expect("the test ends within 150 s");
+    LocalSet::new().block_on(&runtime, bounded).expect("the test ends within 150 s");
 }
 
 pub(crate) fn password(username: &str, password: &str) -> Credentials {
-    Credentials::Password {
-        username: username.to_owned(),
-        password: PasswordSource::Value(Secret::new(password)),
-    }
+    Credentials::Password { username: username.to_owned(), password: PasswordSource::Value(Secret::new(password)) }
 }
 
 pub(crate) fn settings(url: &str, credentials: Credentials) -> AirflowSettings {
@@ -49,9 +41,7 @@ pub(crate) fn client(url: &str, credentials: Credentials) -> AirflowClient {
 }
 
 pub(crate) fn conf(value: Value) -> Map<String, Value> {
-    let Value::Object(conf) = value else {
-        panic!("a conf is an object")
-    };
+    let Value::Object(conf) = value else { panic!("a conf is an object") };
     conf
 }
 
@@ -64,17 +54,10 @@ pub(crate) fn run_id(id: &str) -> RunId {
 }
 
 /// Waits until `done` says so, asking every 100 ms, at most `seconds`.
-pub(crate) async fn eventually<F: Future<Output = bool>>(
-    seconds: u64,
-    what: &str,
-    mut done: impl FnMut() -> F,
-) {
+pub(crate) async fn eventually<F: Future<Output = bool>>(seconds: u64, what: &str, mut done: impl FnMut() -> F) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(seconds);
     while !done().await {
-        assert!(
-            tokio::time::Instant::now() < deadline,
-            "not within {seconds} s: {what}"
-        );
+        assert!(tokio::time::Instant::now() < deadline, "not within {seconds} s: {what}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -96,8 +79,7 @@ pub(crate) fn on_real(dialect: Dialect, test: impl AsyncFnOnce(Real)) {
         Dialect::V2 => "RMQ_TEST_AIRFLOW3",
     };
     let variable = |name: &str| {
-        std::env::var(name)
-            .unwrap_or_else(|_| panic!("{name} is not set: run ./tests/run, which starts Airflow"))
+        std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run ./tests/run, which starts Airflow"))
     };
     let real = Real {
         dialect,
@@ -117,10 +99,7 @@ pub(crate) fn on_both(test: impl AsyncFn(Real)) {
 /// A run id that no other test, and no earlier run of this one, has used.
 pub(crate) fn fresh(what: &str) -> RunId {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap()
-        .as_millis();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     RunId::new(format!("rmq__{what}__{now}-{count}"))
 }
@@ -141,9 +120,7 @@ pub(crate) async fn form_is_free(real: &Real) {
     let takes_logins = || async {
         // A form that is not asked leaves Basic, whose refusal does not name the password.
         let access = client(&real.url, password("admin", "wrong")).access().await;
-        let AccessAnswer::AccessFault(reason) = access else {
-            panic!("{access:?}")
-        };
+        let AccessAnswer::AccessFault(reason) = access else { panic!("{access:?}") };
         reason.contains("airflow.password")
     };
     for _ in 0..6 {

@@ -18,24 +18,19 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use crate::support::{password, run, settings};
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/fixtures/airflow_tls"
-    ))
-    .join(name)
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/airflow_tls")).join(name)
 }
 
 /// Serves one connection: answers the version. Ends with the connection or the refused handshake.
 fn serve_once() -> (u16, thread::JoinHandle<()>) {
     let chain = vec![CertificateDer::from_pem_file(fixture("server.pem")).unwrap()];
     let key = PrivateKeyDer::from_pem_file(fixture("server.key")).unwrap();
-    let config =
-        ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = thread::spawn(move || {
@@ -69,12 +64,8 @@ fn a_server_of_the_given_authority_is_trusted() {
     for host in ["localhost", "127.0.0.1"] {
         let (port, server) = serve_once();
         run(async move {
-            let client =
-                client(&format!("https://{host}:{port}"), Some(fixture("ca.pem"))).unwrap();
-            assert_eq!(
-                client.version().await.unwrap(),
-                (Dialect::V2, "3.3.2".to_owned())
-            );
+            let client = client(&format!("https://{host}:{port}"), Some(fixture("ca.pem"))).unwrap();
+            assert_eq!(client.version().await.unwrap(), (Dialect::V2, "3.3.2".to_owned()));
         });
         server.join().unwrap();
     }
@@ -83,11 +74,7 @@ fn a_server_of_the_given_authority_is_trusted() {
 #[test]
 fn a_server_of_another_authority_or_name_is_not() {
     for (host, ca_file) in [("localhost", None), ("127.0.0.2", Some(fixture("ca.pem")))] {
-        let listens_on = if host == "localhost" {
-            "localhost"
-        } else {
-            "127.0.0.1"
-        };
+        let listens_on = if host == "localhost" { "localhost" } else { "127.0.0.1" };
         let (port, server) = serve_once();
         run(async move {
             // 127.0.0.2 is another name for the same machine, and none that the certificate names.
@@ -101,9 +88,7 @@ fn a_server_of_another_authority_or_name_is_not() {
                     return;
                 }
             };
-            let Blocked::NotNow { reason, .. } = &blocked else {
-                panic!("{blocked:?}")
-            };
+            let Blocked::NotNow { reason, .. } = &blocked else { panic!("{blocked:?}") };
             assert!(reason.contains("cannot be reached"), "{reason}");
             let _ = std::net::TcpStream::connect((listens_on, port));
         });
@@ -116,15 +101,8 @@ fn an_unusable_file_of_authorities_is_said_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty.pem");
     std::fs::write(&empty, "no certificate\n").unwrap();
-    for path in [
-        folder.path().join("missing.pem"),
-        empty,
-        fixture("server.key"),
-    ] {
-        let error = client("https://localhost:1", Some(path.clone()))
-            .err()
-            .unwrap()
-            .to_string();
+    for path in [folder.path().join("missing.pem"), empty, fixture("server.key")] {
+        let error = client("https://localhost:1", Some(path.clone())).err().unwrap().to_string();
         assert!(error.contains(path.to_str().unwrap()), "{error}");
     }
 }

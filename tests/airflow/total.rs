@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use rmq_watcher::domain::ids::{DagId, RunId};
 use rmq_watcher::domain::outcome::{
-    DagLookup, Dialect, Exchange, Reply, RunLookup, TriggerAnswer, asks_for_login, classify_access,
-    classify_dag, classify_health, classify_run, classify_trigger, classify_version, from_stranger,
+    DagLookup, Dialect, Exchange, Reply, RunLookup, TriggerAnswer, asks_for_login, classify_access, classify_dag,
+    classify_health, classify_run, classify_trigger, classify_version, from_stranger,
 };
 
 /// Pieces that answers are made of, so that chance meets the words that matter.
@@ -40,29 +40,21 @@ const PIECES: &[&str] = &[
 
 fn reply() -> impl Strategy<Value = Reply> {
     let body = prop_oneof![
-        prop::collection::vec(prop::sample::select(PIECES), 0..12)
-            .prop_map(|pieces| pieces.concat().into_bytes()),
+        prop::collection::vec(prop::sample::select(PIECES), 0..12).prop_map(|pieces| pieces.concat().into_bytes()),
         prop::collection::vec(any::<u8>(), 0..64),
-        "[a-z\\n\\t ]{0,2000}".prop_map(|text| serde_json::json!({ "detail": text })
-            .to_string()
-            .into_bytes()),
+        "[a-z\\n\\t ]{0,2000}".prop_map(|text| serde_json::json!({ "detail": text }).to_string().into_bytes()),
         Just(br#"{"dag_run_id":"r1","state":"queued"}"#.to_vec()),
         Just(br#"{"detail":"DAG 'd' run 'r1' not found"}"#.to_vec()),
     ];
-    let kind = prop::option::of(prop::sample::select(vec![
-        "application/json",
-        "application/problem+json",
-        "text/html",
-    ]));
-    (100_u16..1000, kind, prop::option::of("[ -~]{0,300}"), body).prop_map(
-        |(status, kind, location, body)| Reply {
-            status,
-            content_type: kind.map(str::to_owned),
-            location,
-            retry_after: None,
-            body,
-        },
-    )
+    let kind =
+        prop::option::of(prop::sample::select(vec!["application/json", "application/problem+json", "text/html"]));
+    (100_u16..1000, kind, prop::option::of("[ -~]{0,300}"), body).prop_map(|(status, kind, location, body)| Reply {
+        status,
+        content_type: kind.map(str::to_owned),
+        location,
+        retry_after: None,
+        body,
+    })
 }
 
 /// What an answer says to people; `None` where it is no text.

@@ -21,9 +21,7 @@ fn quick(url: &str) -> AirflowClient {
 }
 
 async fn trigger(client: &AirflowClient) -> TriggerAnswer {
-    client
-        .trigger(&dag("d"), &run_id("r1"), &conf(json!({"a": 1})))
-        .await
+    client.trigger(&dag("d"), &run_id("r1"), &conf(json!({"a": 1}))).await
 }
 
 fn is_ambiguous(answer: &TriggerAnswer) -> bool {
@@ -31,13 +29,7 @@ fn is_ambiguous(answer: &TriggerAnswer) -> bool {
 }
 
 fn is_unavailable(answer: &TriggerAnswer) -> bool {
-    matches!(
-        answer,
-        TriggerAnswer::Unavailable {
-            server_error: false,
-            ..
-        }
-    )
+    matches!(answer, TriggerAnswer::Unavailable { server_error: false, .. })
 }
 
 /// An address nobody listens on.
@@ -50,26 +42,15 @@ async fn nobody() -> String {
 fn a_request_carries_the_body_and_the_token_of_its_generation() {
     run(async {
         let stub = Stub::start().await;
-        stub.airflow3()
-            .on(RUNS, Act::json(200, r#"{"dag_run_id":"r1"}"#));
+        stub.airflow3().on(RUNS, Act::json(200, r#"{"dag_run_id":"r1"}"#));
         let client = client(&stub.url, password("u", "p"));
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
         let sent = &stub.seen_of(RUNS)[0];
-        assert_eq!(
-            sent.body,
-            r#"{"logical_date":null,"dag_run_id":"r1","conf":{"a":1}}"#
-        );
+        assert_eq!(sent.body, r#"{"logical_date":null,"dag_run_id":"r1","conf":{"a":1}}"#);
         assert_eq!(sent.header("authorization"), "Bearer t1");
         assert_eq!(sent.header("content-type"), "application/json");
-        assert_eq!(
-            sent.header("referer"),
-            "",
-            "Airflow 3 takes a Referer for its own page"
-        );
-        assert_eq!(
-            stub.seen_of("POST /auth/token")[0].body,
-            r#"{"username":"u","password":"p"}"#
-        );
+        assert_eq!(sent.header("referer"), "", "Airflow 3 takes a Referer for its own page");
+        assert_eq!(stub.seen_of("POST /auth/token")[0].body, r#"{"username":"u","password":"p"}"#);
         // One connection carries probe, login and trigger.
         assert_eq!(stub.connections(), 1);
     });
@@ -81,13 +62,8 @@ fn a_refused_connection_was_never_sent() {
         let client = quick(&nobody().await);
         let answer = trigger(&client).await;
         assert!(is_unavailable(&answer), "{answer:?}");
-        let TriggerAnswer::Unavailable { reason, .. } = answer else {
-            unreachable!()
-        };
-        assert!(
-            reason.contains("cannot be reached at http://127.0.0.1"),
-            "{reason}"
-        );
+        let TriggerAnswer::Unavailable { reason, .. } = answer else { unreachable!() };
+        assert!(reason.contains("cannot be reached at http://127.0.0.1"), "{reason}");
         let answer = trigger(&quick("http://no-such-host.invalid")).await;
         assert!(is_unavailable(&answer), "{answer:?}");
     });
@@ -97,8 +73,7 @@ fn a_refused_connection_was_never_sent() {
 fn airflow_gone_after_the_login_was_never_sent() {
     run(async {
         let stub = Stub::start().await;
-        stub.airflow3()
-            .on(RUNS, Act::json(200, r#"{"dag_run_id":"r1"}"#));
+        stub.airflow3().on(RUNS, Act::json(200, r#"{"dag_run_id":"r1"}"#));
         let client = quick(&stub.url);
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
         let url = stub.url.clone();
@@ -134,17 +109,11 @@ fn whatever_breaks_after_sending_is_ambiguous() {
         ];
         for act in acts {
             let stub = Stub::start().await;
-            stub.airflow3()
-                .on(RUNS, act.clone())
-                .on(ONE_RUN, act.clone());
+            stub.airflow3().on(RUNS, act.clone()).on(ONE_RUN, act.clone());
             let client = quick(&stub.url);
             let answer = trigger(&client).await;
             assert!(is_ambiguous(&answer), "{act:?}: {answer:?}");
-            assert_eq!(
-                stub.seen_of(RUNS).len(),
-                1,
-                "{act:?}: a trigger is never repeated by itself"
-            );
+            assert_eq!(stub.seen_of(RUNS).len(), 1, "{act:?}: a trigger is never repeated by itself");
             let found = client.look_up(&dag("d"), &run_id("r1")).await;
             assert!(matches!(found, RunLookup::Unknown(_)), "{act:?}: {found:?}");
         }
@@ -160,26 +129,19 @@ fn a_connection_closed_before_the_request_was_read_is_ambiguous_too() {
         let folder = tempfile::tempdir().unwrap();
         let token = folder.path().join("token");
         std::fs::write(&token, "abc\n").unwrap();
-        let mut settings = settings(
-            &url,
-            rmq_watcher::config::airflow::Credentials::TokenFile(token),
-        );
+        let mut settings = settings(&url, rmq_watcher::config::airflow::Credentials::TokenFile(token));
         settings.request_timeout = Duration::from_secs(2);
         let client = AirflowClient::new(settings).unwrap();
         let server = tokio::task::spawn_local(async move {
             let (mut first, _) = listener.accept().await.unwrap();
             let mut buffer = vec![0; 4096];
-            let _ = tokio::io::AsyncReadExt::read(&mut first, &mut buffer)
-                .await
-                .unwrap();
+            let _ = tokio::io::AsyncReadExt::read(&mut first, &mut buffer).await.unwrap();
             let body = r#"{"version":"3.3.2"}"#;
             let answer = format!(
                 "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
                 body.len()
             );
-            tokio::io::AsyncWriteExt::write_all(&mut first, answer.as_bytes())
-                .await
-                .unwrap();
+            tokio::io::AsyncWriteExt::write_all(&mut first, answer.as_bytes()).await.unwrap();
             drop(first);
             // The trigger's connection is accepted and closed unread.
             drop(listener.accept().await.unwrap());
@@ -195,10 +157,8 @@ fn a_kept_connection_that_was_closed_meanwhile_is_replaced() {
     run(async {
         let stub = Stub::start().await;
         let body = r#"{"dag_run_id":"r1"}"#;
-        let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        );
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
         stub.airflow3().on(RUNS, Act::Raw(format!("{head}{body}")));
         let client = client(&stub.url, password("u", "p"));
         for _ in 0..3 {
@@ -214,20 +174,14 @@ fn answers_are_bounded_but_a_runs_conf_may_be_large() {
     run(async {
         let stub = Stub::start().await;
         let body = "x".repeat(2_000_000);
-        let large =
-            json!({"dag_run_id": "r1", "state": "queued", "conf": {"body": body}}).to_string();
-        stub.airflow3().on(ONE_RUN, Act::json(200, large)).on(
-            "GET /api/v2/dags/d",
-            Act::json(200, format!(r#"{{"dag_id":"d","x":"{body}"}}"#)),
-        );
+        let large = json!({"dag_run_id": "r1", "state": "queued", "conf": {"body": body}}).to_string();
+        stub.airflow3()
+            .on(ONE_RUN, Act::json(200, large))
+            .on("GET /api/v2/dags/d", Act::json(200, format!(r#"{{"dag_id":"d","x":"{body}"}}"#)));
         let client = client(&stub.url, password("u", "p"));
-        let RunLookup::Found(found) = client.look_up(&dag("d"), &run_id("r1")).await else {
-            panic!("found")
-        };
+        let RunLookup::Found(found) = client.look_up(&dag("d"), &run_id("r1")).await else { panic!("found") };
         assert_eq!(found.conf["body"].as_str().unwrap().len(), 2_000_000);
-        let DagLookup::Unknown(reason) = client.look_up_dag(&dag("d")).await else {
-            panic!("unknown")
-        };
+        let DagLookup::Unknown(reason) = client.look_up_dag(&dag("d")).await else { panic!("unknown") };
         assert!(reason.contains("longer than 262144 bytes"), "{reason}");
     });
 }
@@ -236,26 +190,15 @@ fn answers_are_bounded_but_a_runs_conf_may_be_large() {
 fn retry_after_is_read_in_both_forms() {
     run(async {
         let stub = Stub::start().await;
-        let date =
-            "Date: Mon, 30 Nov 2026 16:00:00 GMT\r\nRetry-After: Mon, 30 Nov 2026 16:00:09 GMT\r\n";
+        let date = "Date: Mon, 30 Nov 2026 16:00:00 GMT\r\nRetry-After: Mon, 30 Nov 2026 16:00:09 GMT\r\n";
         stub.airflow3()
-            .on(
-                RUNS,
-                Act::with(429, "text/plain", "Retry-After: 7\r\n", "slow down"),
-            )
+            .on(RUNS, Act::with(429, "text/plain", "Retry-After: 7\r\n", "slow down"))
             .on(RUNS, Act::with(503, "text/html", date, "<html>"));
         let client = client(&stub.url, password("u", "p"));
         for (expected, is_error) in [(7, false), (9, true)] {
             match trigger(&client).await {
-                TriggerAnswer::Unavailable {
-                    retry_after,
-                    server_error,
-                    ..
-                } => {
-                    assert_eq!(
-                        (retry_after, server_error),
-                        (Some(Duration::from_secs(expected)), is_error)
-                    );
+                TriggerAnswer::Unavailable { retry_after, server_error, .. } => {
+                    assert_eq!((retry_after, server_error), (Some(Duration::from_secs(expected)), is_error));
                 }
                 other => panic!("{other:?}"),
             }
@@ -274,16 +217,9 @@ fn redirects_are_not_followed_and_pages_are_not_believed() {
         let client = client(&stub.url, password("u", "p"));
         for _ in 0..2 {
             let answer = trigger(&client).await;
-            assert!(
-                matches!(answer, TriggerAnswer::AccessFault(_)),
-                "{answer:?}"
-            );
+            assert!(matches!(answer, TriggerAnswer::AccessFault(_)), "{answer:?}");
         }
-        assert!(
-            stub.seen()
-                .iter()
-                .all(|request| !request.path.starts_with("/login"))
-        );
+        assert!(stub.seen().iter().all(|request| !request.path.starts_with("/login")));
     });
 }
 
@@ -291,15 +227,11 @@ fn redirects_are_not_followed_and_pages_are_not_believed() {
 fn an_idle_client_lets_its_connections_go() {
     run(async {
         let stub = Stub::start().await;
-        stub.airflow3()
-            .on(RUNS, Act::json(200, r#"{"dag_run_id":"r1"}"#));
+        stub.airflow3().on(RUNS, Act::json(200, r#"{"dag_run_id":"r1"}"#));
         let client = client(&stub.url, password("u", "p"));
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
         assert_eq!(stub.open(), 1);
-        eventually(12, "the connection is closed", || async {
-            stub.open() == 0
-        })
-        .await;
+        eventually(12, "the connection is closed", || async { stub.open() == 0 }).await;
         drop(client);
     });
 }

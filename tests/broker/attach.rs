@@ -18,13 +18,7 @@ fn real_attach_consume_ack_leaves_nothing() {
             let mut consumer = pool.attach(order(&queue, 10)).await.unwrap();
             // Confirmed: the very next question shows the consumer.
             assert_eq!(client.counts(&queue).await, (0, 1));
-            client
-                .publish(
-                    &queue,
-                    BasicProperties::default().with_message_id("m-1".into()),
-                    b"hello",
-                )
-                .await;
+            client.publish(&queue, BasicProperties::default().with_message_id("m-1".into()), b"hello").await;
             let envelope = next(&mut consumer).await;
             assert_eq!(&envelope.body[..], b"hello");
             assert_eq!(envelope.properties.message_id.as_deref(), Some("m-1"));

@@ -8,25 +8,17 @@ use rmq_watcher::domain::fault::{BrokerFault, BrokerFaultKind};
 use rmq_watcher::domain::ids::QueueName;
 use rmq_watcher::ports::{Broker, Consumer};
 
-use crate::harness::{
-    Client, footprint, next, no_growth, order, pool, refusal, run, run_alone, source, within,
-};
+use crate::harness::{Client, footprint, next, no_growth, order, pool, refusal, run, run_alone, source, within};
 use crate::node::{Node, versions};
 
 const PLANTED: &str = "planted-secret";
 
 fn wrong_password(node: &Node) -> AmqpSettings {
-    AmqpSettings {
-        password: Secret::new(PLANTED),
-        ..node.settings()
-    }
+    AmqpSettings { password: Secret::new(PLANTED), ..node.settings() }
 }
 
 fn wrong_vhost(node: &Node) -> AmqpSettings {
-    AmqpSettings {
-        vhost: "no such vhost".to_owned(),
-        ..node.settings()
-    }
+    AmqpSettings { vhost: "no such vhost".to_owned(), ..node.settings() }
 }
 
 /// Makes a user and returns settings for it; `read` is its read permission in the vhost, `None` for no permission at all.
@@ -40,21 +32,13 @@ fn user(node: &Node, read: Option<&str>) -> AmqpSettings {
         let path = format!("permissions/{}/{name}", node.vhost);
         assert_eq!(node.management("PUT", &path, Some(&body)).0, 201);
     }
-    AmqpSettings {
-        login: name,
-        password: Secret::new(PLANTED),
-        ..node.settings()
-    }
+    AmqpSettings { login: name, password: Secret::new(PLANTED), ..node.settings() }
 }
 
 fn check(fault: &BrokerFault, kind: BrokerFaultKind, says: &[&str]) {
     assert_eq!(fault.kind, kind, "{}", fault.text);
     for words in says {
-        assert!(
-            fault.text.contains(words),
-            "{words:?} not in {:?}",
-            fault.text
-        );
+        assert!(fault.text.contains(words), "{words:?} not in {:?}", fault.text);
     }
     assert!(!fault.text.contains(PLANTED), "{}", fault.text);
     assert!(!fault.text.contains('\n'));
@@ -68,11 +52,7 @@ fn real_wrong_password_is_said_and_the_source_told() {
             let source = source(wrong_password(&node));
             let pool = rmq_watcher::broker::Pool::new(source.clone());
             let fault = within(5, refusal(&pool, "q")).await;
-            check(
-                &fault,
-                BrokerFaultKind::LoginRefused,
-                &["\"guest\"", "127.0.0.1", "correct user name and password"],
-            );
+            check(&fault, BrokerFaultKind::LoginRefused, &["\"guest\"", "127.0.0.1", "correct user name and password"]);
             assert_eq!(source.refused.get(), 1);
         }
     });
@@ -84,19 +64,11 @@ fn real_wrong_vhost_and_vhost_without_permission_are_told_apart() {
         for version in versions(4) {
             let node = Node::shared(version);
             let fault = within(5, refusal(&pool(wrong_vhost(&node)), "q")).await;
-            check(
-                &fault,
-                BrokerFaultKind::VhostRefused,
-                &["no such vhost", "create it"],
-            );
+            check(&fault, BrokerFaultKind::VhostRefused, &["no such vhost", "create it"]);
             let settings = user(&node, None);
             let login = settings.login.clone();
             let fault = within(5, refusal(&pool(settings), "q")).await;
-            check(
-                &fault,
-                BrokerFaultKind::VhostRefused,
-                &[&login, "may not use it", "grant permissions"],
-            );
+            check(&fault, BrokerFaultKind::VhostRefused, &[&login, "may not use it", "grant permissions"]);
         }
     });
 }
@@ -107,26 +79,11 @@ fn real_connection_limit_is_said_in_the_brokers_words() {
         for version in versions(3) {
             let node = Node::shared(version);
             let vhost = format!("limited{:08x}", fastrand::u32(..));
-            assert_eq!(
-                node.management("PUT", &format!("vhosts/{vhost}"), None).0,
-                201
-            );
-            node.ctl(&[
-                "set_vhost_limits",
-                "-p",
-                &vhost,
-                r#"{"max-connections": 0}"#,
-            ]);
-            let settings = AmqpSettings {
-                vhost: vhost.clone(),
-                ..node.settings()
-            };
+            assert_eq!(node.management("PUT", &format!("vhosts/{vhost}"), None).0, 201);
+            node.ctl(&["set_vhost_limits", "-p", &vhost, r#"{"max-connections": 0}"#]);
+            let settings = AmqpSettings { vhost: vhost.clone(), ..node.settings() };
             let fault = within(5, refusal(&pool(settings), "q")).await;
-            check(
-                &fault,
-                BrokerFaultKind::VhostRefused,
-                &["limit", "raise the limit"],
-            );
+            check(&fault, BrokerFaultKind::VhostRefused, &["limit", "raise the limit"]);
             node.management("DELETE", &format!("vhosts/{vhost}"), None);
         }
     });
@@ -138,20 +95,12 @@ fn real_missing_queue_and_missing_right_are_told_apart() {
         for version in versions(4) {
             let node = Node::shared(version);
             let fault = refusal(&pool(node.settings()), "no such queue").await;
-            check(
-                &fault,
-                BrokerFaultKind::QueueMissing,
-                &["\"no such queue\"", "\"test\"", "create it"],
-            );
+            check(&fault, BrokerFaultKind::QueueMissing, &["\"no such queue\"", "\"test\"", "create it"]);
             let client = Client::open(&node).await;
             let queue = client.queue("classic", &[]).await;
             let settings = user(&node, Some("nothing"));
             let fault = refusal(&pool(settings), &queue).await;
-            check(
-                &fault,
-                BrokerFaultKind::AccessRefused,
-                &[&queue, "read permission"],
-            );
+            check(&fault, BrokerFaultKind::AccessRefused, &[&queue, "read permission"]);
         }
     });
 }
@@ -163,43 +112,20 @@ fn real_exclusive_consumer_and_exclusive_queue_are_resource_locked() {
             let node = Node::shared(version);
             let client = Client::open(&node).await;
             let queue = client.queue("classic", &[]).await;
-            let exclusive = BasicConsumeOptions {
-                exclusive: true,
-                ..BasicConsumeOptions::default()
-            };
+            let exclusive = BasicConsumeOptions { exclusive: true, ..BasicConsumeOptions::default() };
             let _holder = client
                 .channel
-                .basic_consume(
-                    queue.as_str().into(),
-                    "".into(),
-                    exclusive,
-                    FieldTable::default(),
-                )
+                .basic_consume(queue.as_str().into(), "".into(), exclusive, FieldTable::default())
                 .await
                 .unwrap();
             let pool = pool(node.settings());
             let fault = refusal(&pool, &queue).await;
-            check(
-                &fault,
-                BrokerFaultKind::ResourceLocked,
-                &[&queue, "exclusively"],
-            );
+            check(&fault, BrokerFaultKind::ResourceLocked, &[&queue, "exclusively"]);
             let own = format!("own{:08x}", fastrand::u32(..));
-            let options = QueueDeclareOptions {
-                exclusive: true,
-                ..QueueDeclareOptions::default()
-            };
-            client
-                .channel
-                .queue_declare(own.as_str().into(), options, FieldTable::default())
-                .await
-                .unwrap();
+            let options = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
+            client.channel.queue_declare(own.as_str().into(), options, FieldTable::default()).await.unwrap();
             let fault = refusal(&pool, &own).await;
-            check(
-                &fault,
-                BrokerFaultKind::ResourceLocked,
-                &[&own, "another connection"],
-            );
+            check(&fault, BrokerFaultKind::ResourceLocked, &[&own, "another connection"]);
         }
     });
 }
@@ -207,17 +133,9 @@ fn real_exclusive_consumer_and_exclusive_queue_are_resource_locked() {
 #[test]
 fn names_too_long_for_the_protocol_are_refused_before_anything_is_sent() {
     run(async {
-        let settings = AmqpSettings {
-            vhost: "v".repeat(256),
-            hosts: vec!["127.0.0.1".to_owned()],
-            ..offline()
-        };
+        let settings = AmqpSettings { vhost: "v".repeat(256), hosts: vec!["127.0.0.1".to_owned()], ..offline() };
         let fault = refusal(&pool(settings), "q").await;
-        check(
-            &fault,
-            BrokerFaultKind::VhostRefused,
-            &["longer than 255 bytes"],
-        );
+        check(&fault, BrokerFaultKind::VhostRefused, &["longer than 255 bytes"]);
     });
 }
 
@@ -302,15 +220,8 @@ fn real_probe_names_the_step_that_fails_and_counts_what_it_finds() {
                 ]
             );
             let fault = results[3].outcome.as_ref().unwrap_err();
-            check(
-                fault,
-                BrokerFaultKind::QueueMissing,
-                &["\"missing\"", "look at"],
-            );
-            let found = ProbeFinding::Queue {
-                messages: 1,
-                consumers: 0,
-            };
+            check(fault, BrokerFaultKind::QueueMissing, &["\"missing\"", "look at"]);
+            let found = ProbeFinding::Queue { messages: 1, consumers: 0 };
             assert_eq!(results[4].outcome, Ok(found));
 
             let results = probe(&wrong_vhost(&node), &queues).await;

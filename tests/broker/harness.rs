@@ -23,15 +23,10 @@ use crate::node::Node;
 static ALONE: RwLock<()> = RwLock::new(());
 
 fn runtime(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
-        tokio::time::timeout(Duration::from_secs(240), test)
-            .await
-            .expect("the test must end within its time");
+        tokio::time::timeout(Duration::from_secs(240), test).await.expect("the test must end within its time");
     });
 }
 
@@ -67,11 +62,7 @@ impl ConnectionSource for Fixed {
 }
 
 pub(crate) fn source(settings: AmqpSettings) -> Fixed {
-    Fixed {
-        settings: Rc::new(settings),
-        resolved: Rc::default(),
-        refused: Rc::default(),
-    }
+    Fixed { settings: Rc::new(settings), resolved: Rc::default(), refused: Rc::default() }
 }
 
 pub(crate) fn pool(settings: AmqpSettings) -> Pool<Fixed> {
@@ -111,9 +102,7 @@ pub(crate) async fn end_of(consumer: &mut LapinConsumer, secs: u64) -> BrokerFau
 }
 
 pub(crate) async fn within<T>(secs: u64, what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(secs), what)
-        .await
-        .expect("must happen within its time")
+    tokio::time::timeout(Duration::from_secs(secs), what).await.expect("must happen within its time")
 }
 
 /// Waits for a condition, looking ten times a second.
@@ -134,18 +123,10 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) async fn open(node: &Node) -> Self {
         let uri = format!("amqp://guest:guest@127.0.0.1:{}/{}", node.port, node.vhost);
-        let connection = lapin::Connection::connect(&uri, lapin::ConnectionProperties::default())
-            .await
-            .unwrap();
+        let connection = lapin::Connection::connect(&uri, lapin::ConnectionProperties::default()).await.unwrap();
         let channel = connection.create_channel().await.unwrap();
-        channel
-            .confirm_select(ConfirmSelectOptions::default())
-            .await
-            .unwrap();
-        Self {
-            connection,
-            channel,
-        }
+        channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+        Self { connection, channel }
     }
 
     /// Declares a queue with a name of its own.
@@ -156,27 +137,15 @@ impl Client {
         for (key, value) in arguments {
             table.insert((*key).into(), value.clone());
         }
-        let options = QueueDeclareOptions {
-            durable: true,
-            ..QueueDeclareOptions::default()
-        };
-        self.channel
-            .queue_declare(name.as_str().into(), options, table)
-            .await
-            .unwrap();
+        let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+        self.channel.queue_declare(name.as_str().into(), options, table).await.unwrap();
         name
     }
 
     pub(crate) async fn publish(&self, queue: &str, properties: BasicProperties, body: &[u8]) {
         let confirm = self
             .channel
-            .basic_publish(
-                "".into(),
-                queue.into(),
-                BasicPublishOptions::default(),
-                body,
-                properties,
-            )
+            .basic_publish("".into(), queue.into(), BasicPublishOptions::default(), body, properties)
             .await
             .unwrap()
             .await
@@ -185,21 +154,13 @@ impl Client {
     }
 
     pub(crate) async fn publish_text(&self, queue: &str, text: &str) {
-        self.publish(queue, BasicProperties::default(), text.as_bytes())
-            .await;
+        self.publish(queue, BasicProperties::default(), text.as_bytes()).await;
     }
 
     /// Messages ready and consumers, by a passive declare.
     pub(crate) async fn counts(&self, queue: &str) -> (u32, u32) {
-        let options = QueueDeclareOptions {
-            passive: true,
-            ..QueueDeclareOptions::default()
-        };
-        let found = self
-            .channel
-            .queue_declare(queue.into(), options, FieldTable::default())
-            .await
-            .unwrap();
+        let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        let found = self.channel.queue_declare(queue.into(), options, FieldTable::default()).await.unwrap();
         (found.message_count(), found.consumer_count())
     }
 
@@ -248,14 +209,10 @@ pub(crate) fn footprint() -> Footprint {
     let sockets = std::fs::read_dir("/proc/self/fd")
         .unwrap()
         .filter(|f| {
-            std::fs::read_link(f.as_ref().unwrap().path())
-                .is_ok_and(|l| l.to_string_lossy().starts_with("socket:"))
+            std::fs::read_link(f.as_ref().unwrap().path()).is_ok_and(|l| l.to_string_lossy().starts_with("socket:"))
         })
         .count();
-    Footprint {
-        lapin_threads,
-        sockets,
-    }
+    Footprint { lapin_threads, sockets }
 }
 
 /// Waits until the footprint is what it was.

@@ -16,11 +16,7 @@ use rmq_watcher::domain::ids::ConnId;
 
 /// The versions a test runs on: the given one, or both with `RMQ_TEST_ALL=1`.
 pub(crate) fn versions(plain: u8) -> Vec<u8> {
-    if std::env::var("RMQ_TEST_ALL").is_ok_and(|v| v == "1") {
-        vec![3, 4]
-    } else {
-        vec![plain]
-    }
+    if std::env::var("RMQ_TEST_ALL").is_ok_and(|v| v == "1") { vec![3, 4] } else { vec![plain] }
 }
 
 fn script() -> PathBuf {
@@ -32,11 +28,7 @@ fn script() -> PathBuf {
 
 fn call(args: &[&str]) -> String {
     let out = Command::new(script()).args(args).output().unwrap();
-    assert!(
-        out.status.success(),
-        "{args:?}: {}",
-        String::from_utf8_lossy(&out.stderr)
-    );
+    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8(out.stdout).unwrap()
 }
 
@@ -53,9 +45,8 @@ impl Node {
     /// The node that the harness keeps running for all tests.
     pub(crate) fn shared(version: u8) -> Self {
         let var = format!("RMQ_TEST_NODE{version}");
-        let dir = std::env::var_os(&var).unwrap_or_else(|| {
-            panic!("{var} must name the folder of a running RabbitMQ {version} node")
-        });
+        let dir = std::env::var_os(&var)
+            .unwrap_or_else(|| panic!("{var} must name the folder of a running RabbitMQ {version} node"));
         let dir = PathBuf::from(dir);
         let printed = call(&["env", dir.to_str().unwrap()]);
         Self::from_printed(dir, &printed, None)
@@ -68,11 +59,7 @@ impl Node {
     }
 
     /// A node of the test's own that can read these certificates; `conf` is told under which folder it sees them.
-    pub(crate) fn own_with(
-        version: u8,
-        certificates: &Certificates,
-        conf: &dyn Fn(&str) -> Vec<String>,
-    ) -> Self {
+    pub(crate) fn own_with(version: u8, certificates: &Certificates, conf: &dyn Fn(&str) -> Vec<String>) -> Self {
         let home = tempfile::tempdir().unwrap();
         let copies = home.path().join("node/certificates");
         std::fs::create_dir_all(&copies).unwrap();
@@ -81,11 +68,7 @@ impl Node {
             std::fs::copy(file.path(), copies.join(file.file_name())).unwrap();
         }
         // A version 4 node runs in a root of its own, where its folder is /node.
-        let seen = if version == 4 {
-            "/node/certificates".to_owned()
-        } else {
-            copies.to_str().unwrap().to_owned()
-        };
+        let seen = if version == 4 { "/node/certificates".to_owned() } else { copies.to_str().unwrap().to_owned() };
         let conf = conf(&seen);
         Self::start(version, home, &conf)
     }
@@ -110,11 +93,7 @@ impl Node {
                 .to_owned()
         };
         let amqp = value("AMQP_URL");
-        let (authority, vhost) = amqp
-            .strip_prefix("amqp://")
-            .unwrap()
-            .split_once('/')
-            .unwrap();
+        let (authority, vhost) = amqp.strip_prefix("amqp://").unwrap().split_once('/').unwrap();
         let port_of = |text: &str| text.rsplit_once(':').unwrap().1.parse().unwrap();
         Self {
             dir,
@@ -169,15 +148,9 @@ impl Node {
     }
 
     /// One call of the management API, as its status and its body.
-    pub(crate) fn management(
-        &self,
-        method: &str,
-        path: &str,
-        body: Option<&str>,
-    ) -> (u16, serde_json::Value) {
+    pub(crate) fn management(&self, method: &str, path: &str, body: Option<&str>) -> (u16, serde_json::Value) {
         let mut http = TcpStream::connect(("127.0.0.1", self.mgmt_port)).unwrap();
-        http.set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
+        http.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let auth = base64::engine::general_purpose::STANDARD.encode("guest:guest");
         let body = body.unwrap_or("");
         write!(
@@ -208,9 +181,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if self.own.is_some() {
-            let done = Command::new(script())
-                .args(["kill", self.dir(), "--purge"])
-                .status();
+            let done = Command::new(script()).args(["kill", self.dir(), "--purge"]).status();
             drop(done);
         }
     }
@@ -225,16 +196,8 @@ impl Certificates {
         let made = Self(home);
         made.authority("ca", "/CN=test authority");
         made.authority("other-ca", "/CN=another authority");
-        made.signed(
-            "server",
-            "/CN=localhost",
-            "subjectAltName=DNS:localhost,IP:127.0.0.1",
-        );
-        made.signed(
-            "elsewhere",
-            "/CN=elsewhere",
-            "subjectAltName=DNS:broker.example",
-        );
+        made.signed("server", "/CN=localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1");
+        made.signed("elsewhere", "/CN=elsewhere", "subjectAltName=DNS:broker.example");
         made.signed("client", "/CN=watcher", "extendedKeyUsage=clientAuth");
         made
     }
@@ -244,16 +207,8 @@ impl Certificates {
     }
 
     fn openssl(&self, args: &[&str]) {
-        let out = Command::new("openssl")
-            .args(args)
-            .current_dir(self.0.path())
-            .output()
-            .unwrap();
-        assert!(
-            out.status.success(),
-            "{args:?}: {}",
-            String::from_utf8_lossy(&out.stderr)
-        );
+        let out = Command::new("openssl").args(args).current_dir(self.0.path()).output().unwrap();
+        assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
     }
 
     fn authority(&self, name: &str, subject: &str) {
@@ -278,11 +233,7 @@ impl Certificates {
     }
 
     fn signed(&self, name: &str, subject: &str, extension: &str) {
-        let (key, csr, pem) = (
-            format!("{name}.key"),
-            format!("{name}.csr"),
-            format!("{name}.pem"),
-        );
+        let (key, csr, pem) = (format!("{name}.key"), format!("{name}.csr"), format!("{name}.pem"));
         self.openssl(&[
             "req",
             "-newkey",
@@ -319,37 +270,21 @@ impl Certificates {
     }
 
     /// Configuration lines for a node with a TLS listener on `port`, presenting the certificate `name` from the folder `seen`.
-    pub(crate) fn listener(
-        &self,
-        seen: &str,
-        port: u16,
-        name: &str,
-        ask_client: bool,
-    ) -> Vec<String> {
+    pub(crate) fn listener(&self, seen: &str, port: u16, name: &str, ask_client: bool) -> Vec<String> {
         let at = |file: String| format!("{seen}/{file}");
         vec![
             format!("listeners.ssl.1 = 127.0.0.1:{port}"),
             format!("ssl_options.cacertfile = {}", at("ca.pem".to_owned())),
             format!("ssl_options.certfile = {}", at(format!("{name}.pem"))),
             format!("ssl_options.keyfile = {}", at(format!("{name}.key"))),
-            format!(
-                "ssl_options.verify = {}",
-                if ask_client {
-                    "verify_peer"
-                } else {
-                    "verify_none"
-                }
-            ),
+            format!("ssl_options.verify = {}", if ask_client { "verify_peer" } else { "verify_none" }),
             format!("ssl_options.fail_if_no_peer_cert = {ask_client}"),
         ]
     }
 
     /// Settings for TLS that trust `ca`.
     pub(crate) fn tls(&self, ca: &str) -> TlsSettings {
-        TlsSettings {
-            ca_certs: Some(self.path(ca)),
-            ..TlsSettings::default()
-        }
+        TlsSettings { ca_certs: Some(self.path(ca)), ..TlsSettings::default() }
     }
 
     pub(crate) fn client(&self) -> (PathBuf, PathBuf) {
@@ -371,10 +306,7 @@ pub(crate) fn free_port() -> u16 {
 pub(crate) fn wait_for_port(port: u16) {
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(
-            std::time::Instant::now() < deadline,
-            "nothing listens on {port}"
-        );
+        assert!(std::time::Instant::now() < deadline, "nothing listens on {port}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

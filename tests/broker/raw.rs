@@ -42,9 +42,7 @@ struct Raw(TcpStream);
 
 impl Raw {
     fn send(&mut self, channel: u16, class: u16, id: u16, arguments: &[u8]) {
-        self.0
-            .write_all(&frame(1, channel, &method(class, id, arguments)))
-            .unwrap();
+        self.0.write_all(&frame(1, channel, &method(class, id, arguments))).unwrap();
     }
 
     /// Reads frames until this method comes.
@@ -58,18 +56,11 @@ impl Raw {
             if head[0] != 1 {
                 continue;
             }
-            let found = (
-                u16::from_be_bytes([rest[0], rest[1]]),
-                u16::from_be_bytes([rest[2], rest[3]]),
-            );
+            let found = (u16::from_be_bytes([rest[0], rest[1]]), u16::from_be_bytes([rest[2], rest[3]]));
             if found == (class, id) {
                 return;
             }
-            assert!(
-                found.1 != 50 && found.1 != 40,
-                "closed: {}",
-                String::from_utf8_lossy(&rest)
-            );
+            assert!(found.1 != 50 && found.1 != 40, "closed: {}", String::from_utf8_lossy(&rest));
         }
     }
 }
@@ -77,38 +68,20 @@ impl Raw {
 /// Publishes one message to a queue over the default exchange. `properties` are the values for the set `flags`, in order.
 pub(crate) fn publish(node: &Node, queue: &str, flags: u16, properties: &[u8], body: &[u8]) {
     let mut raw = Raw(TcpStream::connect(("127.0.0.1", node.port)).unwrap());
-    raw.0
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .unwrap();
+    raw.0.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     raw.0.write_all(b"AMQP\x00\x00\x09\x01").unwrap();
     raw.expect(10, 10);
-    let login = [
-        long(b""),
-        short(b"PLAIN"),
-        long(b"\0guest\0guest"),
-        short(b"en_US"),
-    ]
-    .concat();
+    let login = [long(b""), short(b"PLAIN"), long(b"\0guest\0guest"), short(b"en_US")].concat();
     raw.send(0, 10, 11, &login);
     raw.expect(10, 30);
     raw.send(0, 10, 31, &[0x07, 0xff, 0, 2, 0, 0, 0, 0]);
-    raw.send(
-        0,
-        10,
-        40,
-        &[short(node.vhost.as_bytes()), vec![0, 0]].concat(),
-    );
+    raw.send(0, 10, 40, &[short(node.vhost.as_bytes()), vec![0, 0]].concat());
     raw.expect(10, 41);
     raw.send(1, 20, 10, &[0]);
     raw.expect(20, 11);
     raw.send(1, 85, 10, &[0]);
     raw.expect(85, 11);
-    raw.send(
-        1,
-        60,
-        40,
-        &[vec![0, 0], short(b""), short(queue.as_bytes()), vec![0]].concat(),
-    );
+    raw.send(1, 60, 40, &[vec![0, 0], short(b""), short(queue.as_bytes()), vec![0]].concat());
     let mut header = vec![0, 60, 0, 0];
     header.extend((body.len() as u64).to_be_bytes());
     header.extend(flags.to_be_bytes());

@@ -19,10 +19,7 @@ fn real_each_verb_does_at_the_broker_what_it_means() {
             let client = Client::open(&node).await;
             let dead = client.queue("classic", &[]).await;
             let text = |t: &str| AMQPValue::LongString(t.into());
-            let arguments = [
-                ("x-dead-letter-exchange", text("")),
-                ("x-dead-letter-routing-key", text(&dead)),
-            ];
+            let arguments = [("x-dead-letter-exchange", text("")), ("x-dead-letter-routing-key", text(&dead))];
             let queue = client.queue("quorum", &arguments).await;
             let pool = pool(node.settings());
             let mut consumer = pool.attach(order(&queue, 1)).await.unwrap();
@@ -31,25 +28,16 @@ fn real_each_verb_does_at_the_broker_what_it_means() {
 
             let first = next(&mut consumer).await;
             assert_eq!(first.headers.get("x-delivery-count"), None);
-            assert_eq!(
-                settler.settle(first.tag, Verb::GiveBackTried).await,
-                Settled::Sent
-            );
+            assert_eq!(settler.settle(first.tag, Verb::GiveBackTried).await, Settled::Sent);
             let second = next(&mut consumer).await;
             assert!(second.redelivered);
             assert_eq!(second.headers["x-delivery-count"], Field::I64(1));
-            assert_eq!(
-                settler.settle(second.tag, Verb::GiveBackUntried).await,
-                Settled::Sent
-            );
+            assert_eq!(settler.settle(second.tag, Verb::GiveBackUntried).await, Settled::Sent);
             let third = next(&mut consumer).await;
             assert!(third.redelivered);
             // Until RabbitMQ 4.3 a nack counts like a reject.
             assert_eq!(third.headers["x-delivery-count"], Field::I64(2));
-            assert_eq!(
-                settler.settle(third.tag, Verb::DeadLetter).await,
-                Settled::Sent
-            );
+            assert_eq!(settler.settle(third.tag, Verb::DeadLetter).await, Settled::Sent);
             client.ready(&dead, 1).await;
 
             client.publish_text(&queue, "n").await;
@@ -76,14 +64,8 @@ fn real_second_settle_of_a_delivery_sends_nothing() {
             client.publish_text(&queue, "a").await;
             let tag = next(&mut consumer).await.tag;
             assert_eq!(settler.settle(tag, Verb::Ack).await, Settled::Sent);
-            assert_eq!(
-                consumer.settler().settle(tag, Verb::GiveBackTried).await,
-                Settled::Lost
-            );
-            assert_eq!(
-                settler.settle(DeliveryTag(99), Verb::Ack).await,
-                Settled::Lost
-            );
+            assert_eq!(consumer.settler().settle(tag, Verb::GiveBackTried).await, Settled::Lost);
+            assert_eq!(settler.settle(DeliveryTag(99), Verb::Ack).await, Settled::Lost);
             // RabbitMQ would have closed the channel over either.
             assert!(settler.barrier().await);
             client.publish_text(&queue, "b").await;
@@ -126,10 +108,7 @@ fn real_ack_after_the_brokers_deadline_is_lost_and_the_connection_lives() {
     run(async {
         for version in versions(3) {
             let node = Node::own(version, &["consumer_timeout = 2000".to_owned()]);
-            node.ctl(&[
-                "eval",
-                "application:set_env(rabbit, channel_tick_interval, 500).",
-            ]);
+            node.ctl(&["eval", "application:set_env(rabbit, channel_tick_interval, 500)."]);
             let client = Client::open(&node).await;
             let queue = client.queue("classic", &[]).await;
             let pool = pool(node.settings());
@@ -137,17 +116,8 @@ fn real_ack_after_the_brokers_deadline_is_lost_and_the_connection_lives() {
             client.publish_text(&queue, "slow").await;
             let tag = next(&mut consumer).await.tag;
             let fault = end_of(&mut consumer, 60).await;
-            assert_eq!(
-                fault.kind,
-                BrokerFaultKind::PreconditionFailed,
-                "{}",
-                fault.text
-            );
-            assert_eq!(
-                end_of(&mut consumer, 1).await,
-                fault,
-                "the end stays the end"
-            );
+            assert_eq!(fault.kind, BrokerFaultKind::PreconditionFailed, "{}", fault.text);
+            assert_eq!(end_of(&mut consumer, 1).await, fault, "the end stays the end");
             let settler = consumer.settler();
             assert_eq!(settler.settle(tag, Verb::Ack).await, Settled::Lost);
             drop(consumer);
@@ -155,10 +125,7 @@ fn real_ack_after_the_brokers_deadline_is_lost_and_the_connection_lives() {
             let mut consumer = pool.attach(order(&queue, 1)).await.unwrap();
             let envelope = next(&mut consumer).await;
             assert!(envelope.redelivered);
-            assert_eq!(
-                consumer.settler().settle(envelope.tag, Verb::Ack).await,
-                Settled::Sent
-            );
+            assert_eq!(consumer.settler().settle(envelope.tag, Verb::Ack).await, Settled::Sent);
         }
     });
 }

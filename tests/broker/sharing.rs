@@ -61,10 +61,7 @@ fn real_attach_given_up_half_way_leaves_no_consumer() {
             }
             let deadline = std::time::Instant::now() + Duration::from_secs(10);
             while client.counts(&queue).await.1 != 1 {
-                assert!(
-                    std::time::Instant::now() < deadline,
-                    "consumers are left behind"
-                );
+                assert!(std::time::Instant::now() < deadline, "consumers are left behind");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             // And the connection still serves.
@@ -97,24 +94,14 @@ fn real_ipv6_literal_is_connected_to_as_it_stands() {
             let node = Node::shared(version);
             let client = Client::open(&node).await;
             let queue = client.queue("classic", &[]).await;
-            let settings = AmqpSettings {
-                hosts: vec!["::1".to_owned()],
-                port: forward_ipv6(node.port).await,
-                ..node.settings()
-            };
+            let settings =
+                AmqpSettings { hosts: vec!["::1".to_owned()], port: forward_ipv6(node.port).await, ..node.settings() };
             let consumer = pool(settings).attach(order(&queue, 1)).await.unwrap();
             assert_eq!(client.counts(&queue).await.1, 1);
             consumer.close().await;
-            let closed = AmqpSettings {
-                hosts: vec!["::1".to_owned()],
-                ..node.settings()
-            };
+            let closed = AmqpSettings { hosts: vec!["::1".to_owned()], ..node.settings() };
             let fault = refusal(&pool(closed), &queue).await;
-            assert!(
-                fault.text.contains(&format!("[::1]:{}", node.port)),
-                "{}",
-                fault.text
-            );
+            assert!(fault.text.contains(&format!("[::1]:{}", node.port)), "{}", fault.text);
         }
     });
 }
@@ -129,9 +116,7 @@ fn real_dead_hosts_beside_a_live_one_cost_only_their_share_of_time() {
             // One host refuses, one accepts and stays silent, one is the broker.
             let silent = std::net::TcpListener::bind(("127.0.0.3", node.port)).unwrap();
             let settings = AmqpSettings {
-                hosts: ["127.0.0.2", "127.0.0.3", "127.0.0.1"]
-                    .map(str::to_owned)
-                    .to_vec(),
+                hosts: ["127.0.0.2", "127.0.0.3", "127.0.0.1"].map(str::to_owned).to_vec(),
                 connect_timeout: Duration::from_millis(1500),
                 ..node.settings()
             };
@@ -141,10 +126,7 @@ fn real_dead_hosts_beside_a_live_one_cost_only_their_share_of_time() {
                 let consumer = pool.attach(order(&queue, 1)).await.unwrap();
                 consumer.close().await;
             }
-            let wrong = AmqpSettings {
-                vhost: "no such vhost".to_owned(),
-                ..settings
-            };
+            let wrong = AmqpSettings { vhost: "no such vhost".to_owned(), ..settings };
             let fault = refusal(&pool(wrong), &queue).await;
             assert_eq!(fault.kind, BrokerFaultKind::VhostRefused, "{}", fault.text);
             drop(silent);
@@ -158,9 +140,7 @@ fn wake_ups() -> u64 {
         .unwrap()
         .filter_map(|task| {
             let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
-            let line = status
-                .lines()
-                .find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"))?;
+            let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"))?;
             line.trim().parse::<u64>().ok()
         })
         .sum()
@@ -169,10 +149,7 @@ fn wake_ups() -> u64 {
 /// Resident memory in kibibytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find_map(|l| l.strip_prefix("VmRSS:"))
-        .unwrap();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 

@@ -40,11 +40,7 @@ async fn ten_attempts(settings: AmqpSettings, kind: BrokerFaultKind, says: &str)
     for _ in 0..TRIES {
         let began = Instant::now();
         let fault = refusal(&pool, "q").await;
-        assert!(
-            began.elapsed() < BOUND + Duration::from_secs(1),
-            "{:?}",
-            began.elapsed()
-        );
+        assert!(began.elapsed() < BOUND + Duration::from_secs(1), "{:?}", began.elapsed());
         assert_eq!(fault.kind, kind, "{}", fault.text);
         assert!(fault.text.contains(says), "{}", fault.text);
         assert!(!fault.text.contains("planted-secret"));
@@ -81,10 +77,7 @@ fn peer_silent_in_the_tls_handshake_is_given_up_without_growth() {
     run_alone(async {
         let certificates = Certificates::make();
         let port = start(Manner::Silent).await;
-        let settings = AmqpSettings {
-            tls: Some(certificates.tls("ca.pem")),
-            ..settings(port)
-        };
+        let settings = AmqpSettings { tls: Some(certificates.tls("ca.pem")), ..settings(port) };
         ten_attempts(settings, BrokerFaultKind::TimedOut, "TLS handshake").await;
     });
 }
@@ -106,10 +99,7 @@ fn peer_silent_after_tls_is_given_up_without_growth() {
             .with_single_cert(chain, key)
             .unwrap();
         let port = start(Manner::SilentAfterTls(Rc::new(server))).await;
-        let settings = AmqpSettings {
-            tls: Some(certificates.tls("ca.pem")),
-            ..settings(port)
-        };
+        let settings = AmqpSettings { tls: Some(certificates.tls("ca.pem")), ..settings(port) };
         ten_attempts(settings, BrokerFaultKind::TimedOut, "AMQP handshake").await;
     });
 }
@@ -118,12 +108,7 @@ fn peer_silent_after_tls_is_given_up_without_growth() {
 fn peer_that_closes_at_once_says_so() {
     run_alone(async {
         let port = start(Manner::Say(b"")).await;
-        ten_attempts(
-            settings(port),
-            BrokerFaultKind::Unreachable,
-            "before any greeting",
-        )
-        .await;
+        ten_attempts(settings(port), BrokerFaultKind::Unreachable, "before any greeting").await;
     });
 }
 
@@ -131,12 +116,7 @@ fn peer_that_closes_at_once_says_so() {
 fn web_server_is_told_apart() {
     run_alone(async {
         let port = start(Manner::Say(b"HTTP/1.1 400 Bad Request\r\n\r\n")).await;
-        ten_attempts(
-            settings(port),
-            BrokerFaultKind::Unreachable,
-            "does not speak AMQP",
-        )
-        .await;
+        ten_attempts(settings(port), BrokerFaultKind::Unreachable, "does not speak AMQP").await;
     });
 }
 
@@ -144,12 +124,7 @@ fn web_server_is_told_apart() {
 fn broker_of_another_protocol_version_is_told_apart() {
     run_alone(async {
         let port = start(Manner::Say(b"AMQP\x00\x01\x00\x00")).await;
-        ten_attempts(
-            settings(port),
-            BrokerFaultKind::Unreachable,
-            "does not speak AMQP 0-9-1",
-        )
-        .await;
+        ten_attempts(settings(port), BrokerFaultKind::Unreachable, "does not speak AMQP 0-9-1").await;
     });
 }
 
@@ -174,11 +149,7 @@ fn closed_port_and_unknown_name_are_told_apart() {
         };
         let fault = refusal(&pool(unknown), "q").await;
         assert_eq!(fault.kind, BrokerFaultKind::Unreachable);
-        assert!(
-            fault.text.contains("no-such-host.invalid"),
-            "{}",
-            fault.text
-        );
+        assert!(fault.text.contains("no-such-host.invalid"), "{}", fault.text);
     });
 }
 
@@ -189,16 +160,9 @@ fn giving_up_the_caller_lets_the_shared_attempt_end_by_itself() {
         let port = start(Manner::Silent).await;
         let pool = pool(settings(port));
         let patience = Duration::from_millis(50);
-        assert!(
-            tokio::time::timeout(patience, refusal(&pool, "q"))
-                .await
-                .is_err()
-        );
+        assert!(tokio::time::timeout(patience, refusal(&pool, "q")).await.is_err());
         // The listener stays; all else goes.
-        crate::harness::eventually(5, "the attempt ends", || {
-            footprint().lapin_threads == before.lapin_threads
-        })
-        .await;
+        crate::harness::eventually(5, "the attempt ends", || footprint().lapin_threads == before.lapin_threads).await;
         assert_eq!(refusal(&pool, "q").await.kind, BrokerFaultKind::TimedOut);
     });
 }
@@ -208,22 +172,13 @@ fn closing_the_pool_ends_an_attempt_under_way() {
     run_alone(async {
         let before = footprint();
         let port = start(Manner::Silent).await;
-        let slow = AmqpSettings {
-            connect_timeout: Duration::from_secs(100),
-            ..settings(port)
-        };
+        let slow = AmqpSettings { connect_timeout: Duration::from_secs(100), ..settings(port) };
         let pool = pool(slow);
         let (fault, ()) = tokio::join!(refusal(&pool, "q"), async {
-            crate::harness::eventually(5, "an attempt", || {
-                footprint().lapin_threads > before.lapin_threads
-            })
-            .await;
+            crate::harness::eventually(5, "an attempt", || footprint().lapin_threads > before.lapin_threads).await;
             pool.close().await;
         });
         assert_eq!(fault.kind, BrokerFaultKind::Closed, "{}", fault.text);
-        crate::harness::eventually(5, "the attempt ends", || {
-            footprint().lapin_threads == before.lapin_threads
-        })
-        .await;
+        crate::harness::eventually(5, "the attempt ends", || footprint().lapin_threads == before.lapin_threads).await;
     });
 }

@@ -26,15 +26,8 @@ async fn taken(node: &Node, queue: &str) -> Envelope {
 fn every_type() -> Vec<(&'static str, AMQPValue, Field)> {
     let mut inner = FieldTable::default();
     inner.insert("deep".into(), AMQPValue::LongString("er".into()));
-    let array = vec![
-        AMQPValue::LongInt(1),
-        AMQPValue::Void,
-        AMQPValue::FieldTable(inner.clone()),
-    ];
-    let inner_field = Field::Table(BTreeMap::from([(
-        "deep".to_owned(),
-        Field::Text(b"er".to_vec()),
-    )]));
+    let array = vec![AMQPValue::LongInt(1), AMQPValue::Void, AMQPValue::FieldTable(inner.clone())];
+    let inner_field = Field::Table(BTreeMap::from([("deep".to_owned(), Field::Text(b"er".to_vec()))]));
     vec![
         ("void", AMQPValue::Void, Field::Void),
         ("bool", AMQPValue::Boolean(true), Field::Boolean(true)),
@@ -44,44 +37,18 @@ fn every_type() -> Vec<(&'static str, AMQPValue, Field)> {
         ("u16", AMQPValue::ShortUInt(60_000), Field::U16(60_000)),
         ("i32", AMQPValue::LongInt(i32::MIN), Field::I32(i32::MIN)),
         ("u32", AMQPValue::LongUInt(u32::MAX), Field::U32(u32::MAX)),
-        (
-            "i64",
-            AMQPValue::LongLongInt(i64::MIN),
-            Field::I64(i64::MIN),
-        ),
+        ("i64", AMQPValue::LongLongInt(i64::MIN), Field::I64(i64::MIN)),
         ("f32", AMQPValue::Float(1.5), Field::F32(1.5)),
         ("f64", AMQPValue::Double(-2.25), Field::F64(-2.25)),
         (
             "decimal",
-            AMQPValue::DecimalValue(DecimalValue {
-                scale: 2,
-                value: 12_345,
-            }),
-            Field::Decimal {
-                scale: 2,
-                value: 12_345,
-            },
+            AMQPValue::DecimalValue(DecimalValue { scale: 2, value: 12_345 }),
+            Field::Decimal { scale: 2, value: 12_345 },
         ),
-        (
-            "text",
-            AMQPValue::LongString("grüß".into()),
-            Field::Text("grüß".into()),
-        ),
-        (
-            "not-text",
-            AMQPValue::LongString(vec![0xff, 0, 0xfe].into()),
-            Field::Text(vec![0xff, 0, 0xfe]),
-        ),
-        (
-            "bytes",
-            AMQPValue::ByteArray(vec![1, 2, 255].into()),
-            Field::Bytes(vec![1, 2, 255]),
-        ),
-        (
-            "time",
-            AMQPValue::Timestamp(1_700_000_000_000),
-            Field::Timestamp(1_700_000_000_000),
-        ),
+        ("text", AMQPValue::LongString("grüß".into()), Field::Text("grüß".into())),
+        ("not-text", AMQPValue::LongString(vec![0xff, 0, 0xfe].into()), Field::Text(vec![0xff, 0, 0xfe])),
+        ("bytes", AMQPValue::ByteArray(vec![1, 2, 255].into()), Field::Bytes(vec![1, 2, 255])),
+        ("time", AMQPValue::Timestamp(1_700_000_000_000), Field::Timestamp(1_700_000_000_000)),
         (
             "array",
             AMQPValue::FieldArray(FieldArray::from(array)),
@@ -168,18 +135,10 @@ fn real_bytes_that_are_no_text_cost_neither_message_nor_connection() {
             let node = Node::shared(version);
             let value = [b"S".to_vec(), raw::long(&[0xff, 0xfe])].concat();
             let table = [raw::short(b"k\xffy"), value].concat();
-            let properties = [
-                raw::long(&table),
-                raw::short(b"caf\xe9"),
-                raw::short(&[0xff; 200]),
-            ]
-            .concat();
+            let properties = [raw::long(&table), raw::short(b"caf\xe9"), raw::short(&[0xff; 200])].concat();
             let flags = raw::HEADERS | raw::CORRELATION_ID | raw::TYPE;
             let strange = both_come(&node, flags, &properties).await;
-            assert_eq!(
-                strange.properties.correlation_id.as_deref(),
-                Some("caf\u{fffd}")
-            );
+            assert_eq!(strange.properties.correlation_id.as_deref(), Some("caf\u{fffd}"));
             // 200 invalid bytes would be 600 bytes of text; a short string holds 255.
             assert_eq!(strange.properties.kind, Some("\u{fffd}".repeat(85)));
             assert_eq!(strange.headers["k\u{fffd}y"], Field::Text(vec![0xff, 0xfe]));
@@ -233,9 +192,7 @@ fn real_headers_larger_than_our_frames_arrive() {
             for (key, value, _) in every_type() {
                 headers.insert(key.into(), value);
             }
-            let properties = BasicProperties::default()
-                .with_headers(headers)
-                .with_message_id("m".into());
+            let properties = BasicProperties::default().with_headers(headers).with_message_id("m".into());
             client.publish(&queue, properties, b"body").await;
             let envelope = taken(&node, &queue).await;
             assert_eq!(envelope.headers.len(), every_type().len() + 1);
@@ -258,12 +215,8 @@ fn real_large_bodies_arrive_whole() {
             let queue = client.queue("classic", &[]).await;
             // RabbitMQ 4 takes 16 MiB unless told otherwise.
             let size = if version == 3 { 20 << 20 } else { 15 << 20 };
-            let body: Vec<u8> = (0..size)
-                .map(|n: u32| n.to_le_bytes()[(n % 3) as usize])
-                .collect();
-            client
-                .publish(&queue, BasicProperties::default(), &body)
-                .await;
+            let body: Vec<u8> = (0..size).map(|n: u32| n.to_le_bytes()[(n % 3) as usize]).collect();
+            client.publish(&queue, BasicProperties::default(), &body).await;
             let envelope = taken(&node, &queue).await;
             assert_eq!(envelope.body.len(), body.len());
             assert!(envelope.body == body, "the body differs");

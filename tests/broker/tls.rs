@@ -22,20 +22,11 @@ impl TlsNode {
         });
         // The TLS listener opens after the plain one that the node's start waits for.
         node::wait_for_port(port);
-        Self {
-            node,
-            certificates,
-            port,
-        }
+        Self { node, certificates, port }
     }
 
     fn settings(&self, host: &str, tls: TlsSettings) -> AmqpSettings {
-        AmqpSettings {
-            hosts: vec![host.to_owned()],
-            port: self.port,
-            tls: Some(tls),
-            ..self.node.settings()
-        }
+        AmqpSettings { hosts: vec![host.to_owned()], port: self.port, tls: Some(tls), ..self.node.settings() }
     }
 
     async fn works(&self, settings: AmqpSettings) {
@@ -51,11 +42,7 @@ impl TlsNode {
 fn check(fault: &BrokerFault, kind: BrokerFaultKind, says: &[&str]) {
     assert_eq!(fault.kind, kind, "{}", fault.text);
     for words in says {
-        assert!(
-            fault.text.contains(words),
-            "{words:?} not in {:?}",
-            fault.text
-        );
+        assert!(fault.text.contains(words), "{words:?} not in {:?}", fault.text);
     }
 }
 
@@ -81,65 +68,28 @@ fn real_tls_mistakes_are_told_apart() {
             let refused = async |settings| refusal(&pool(settings), "q").await;
 
             let fault = refused(tls.settings("127.0.0.1", made.tls("other-ca.pem"))).await;
-            check(
-                &fault,
-                BrokerFaultKind::Tls,
-                &["not signed by a trusted authority", "ca_certs"],
-            );
+            check(&fault, BrokerFaultKind::Tls, &["not signed by a trusted authority", "ca_certs"]);
             // The system's authorities do not know ours.
             let fault = refused(tls.settings("127.0.0.1", TlsSettings::default())).await;
-            check(
-                &fault,
-                BrokerFaultKind::Tls,
-                &["not signed by a trusted authority"],
-            );
+            check(&fault, BrokerFaultKind::Tls, &["not signed by a trusted authority"]);
             // Trusted authority, but the certificate carries neither this address …
             let fault = refused(tls.settings("127.0.0.2", made.tls("ca.pem"))).await;
-            assert_eq!(
-                fault.kind,
-                BrokerFaultKind::Unreachable,
-                "nothing listens there: {}",
-                fault.text
-            );
+            assert_eq!(fault.kind, BrokerFaultKind::Unreachable, "nothing listens there: {}", fault.text);
 
-            let plain_port = AmqpSettings {
-                port: tls.node.port,
-                ..tls.settings("127.0.0.1", made.tls("ca.pem"))
-            };
-            check(
-                &refused(plain_port).await,
-                BrokerFaultKind::Tls,
-                &["does not speak TLS", "amqp"],
-            );
-            let plain_client = AmqpSettings {
-                tls: None,
-                ..tls.settings("127.0.0.1", TlsSettings::default())
-            };
+            let plain_port = AmqpSettings { port: tls.node.port, ..tls.settings("127.0.0.1", made.tls("ca.pem")) };
+            check(&refused(plain_port).await, BrokerFaultKind::Tls, &["does not speak TLS", "amqp"]);
+            let plain_client = AmqpSettings { tls: None, ..tls.settings("127.0.0.1", TlsSettings::default()) };
             let fault = refused(plain_client).await;
             check(&fault, BrokerFaultKind::Tls, &["speaks TLS", "turn TLS on"]);
 
             let gone = refused(tls.settings("127.0.0.1", made.tls("no-such-file.pem"))).await;
-            check(
-                &gone,
-                BrokerFaultKind::Tls,
-                &["no-such-file.pem", "No such file"],
-            );
+            check(&gone, BrokerFaultKind::Tls, &["no-such-file.pem", "No such file"]);
             let no_pem = refused(tls.settings("127.0.0.1", made.tls("ca.srl"))).await;
-            check(
-                &no_pem,
-                BrokerFaultKind::Tls,
-                &["ca.srl", "does not hold a certificate"],
-            );
-            let swapped = TlsSettings {
-                client: Some((made.path("client.pem"), made.path("server.key"))),
-                ..made.tls("ca.pem")
-            };
+            check(&no_pem, BrokerFaultKind::Tls, &["ca.srl", "does not hold a certificate"]);
+            let swapped =
+                TlsSettings { client: Some((made.path("client.pem"), made.path("server.key"))), ..made.tls("ca.pem") };
             let fault = refused(tls.settings("127.0.0.1", swapped)).await;
-            check(
-                &fault,
-                BrokerFaultKind::Tls,
-                &["client.pem", "server.key", "belong together"],
-            );
+            check(&fault, BrokerFaultKind::Tls, &["client.pem", "server.key", "belong together"]);
         }
     });
 }
@@ -151,15 +101,8 @@ fn real_certificate_of_another_host_is_refused_unless_nothing_is_checked() {
             let tls = TlsNode::start(version, "elsewhere", false);
             let settings = tls.settings("127.0.0.1", tls.certificates.tls("ca.pem"));
             let fault = refusal(&pool(settings), "q").await;
-            check(
-                &fault,
-                BrokerFaultKind::Tls,
-                &["another host name", "broker.example"],
-            );
-            let unchecked = TlsSettings {
-                verify_none: true,
-                ..TlsSettings::default()
-            };
+            check(&fault, BrokerFaultKind::Tls, &["another host name", "broker.example"]);
+            let unchecked = TlsSettings { verify_none: true, ..TlsSettings::default() };
             tls.works(tls.settings("127.0.0.1", unchecked)).await;
         }
     });
@@ -171,10 +114,7 @@ fn real_client_certificate_is_shown_where_asked_for() {
         for version in versions(4) {
             let tls = TlsNode::start(version, "server", true);
             let made = &tls.certificates;
-            let with = TlsSettings {
-                client: Some(made.client()),
-                ..made.tls("ca.pem")
-            };
+            let with = TlsSettings { client: Some(made.client()), ..made.tls("ca.pem") };
             tls.works(tls.settings("127.0.0.1", with)).await;
             let without = tls.settings("127.0.0.1", made.tls("ca.pem"));
             let fault = refusal(&pool(without), "q").await;

@@ -11,45 +11,24 @@ fn the_url_follows_airflows_own_settings_in_order() {
     let without = |line: &str| cfg.replace(line, "");
     let url = |cfg: &str| load(&given(&[], None, Some(cfg))).airflow;
     assert_eq!(url(cfg).url, "http://exec:9000");
-    assert_eq!(
-        url(cfg).url_source,
-        format!("[core] execution_api_server_url in {CFG}")
-    );
+    assert_eq!(url(cfg).url_source, format!("[core] execution_api_server_url in {CFG}"));
     let cfg = without("execution_api_server_url = http://exec:9000/execution/\n");
     assert_eq!(url(&cfg).url, "http://api:1/base");
     let cfg = cfg.replace("base_url = http://api:1/base/\n", "base_url =\n");
     assert_eq!(url(&cfg).url, "http://web:2");
-    let environment = [
-        ("AIRFLOW__API__BASE_URL", "$BASE/x"),
-        ("BASE", "http://env"),
-    ];
-    assert_eq!(
-        load(&given(&environment, None, Some(&cfg))).airflow.url,
-        "http://env/x"
-    );
+    let environment = [("AIRFLOW__API__BASE_URL", "$BASE/x"), ("BASE", "http://env")];
+    assert_eq!(load(&given(&environment, None, Some(&cfg))).airflow.url, "http://env/x");
     let file = "[airflow]\nurl = \"http://ours/\"\n";
-    assert_eq!(
-        load(&given(&environment, Some(file), Some(&cfg)))
-            .airflow
-            .url,
-        "http://ours"
-    );
+    assert_eq!(load(&given(&environment, Some(file), Some(&cfg))).airflow.url, "http://ours");
 }
 
 #[test]
 fn an_odd_address_in_airflows_settings_is_passed_over_with_a_warning() {
-    let environment = [
-        ("AIRFLOW__API__BASE_URL", "/relative"),
-        ("AIRFLOW__WEBSERVER__BASE_URL", "http://w"),
-    ];
+    let environment = [("AIRFLOW__API__BASE_URL", "/relative"), ("AIRFLOW__WEBSERVER__BASE_URL", "http://w")];
     let settings = load(&given(&environment, None, None));
     assert_eq!(settings.airflow.url, "http://w");
     assert_eq!(settings.warnings.len(), 1);
-    assert!(
-        settings.warnings[0].contains("api.base_url"),
-        "{:?}",
-        settings.warnings
-    );
+    assert!(settings.warnings[0].contains("api.base_url"), "{:?}", settings.warnings);
 }
 
 #[test]
@@ -59,14 +38,8 @@ fn airflows_folders_are_expanded_and_interpolated() {
     let settings = load(&given(&environment, None, Some(cfg)));
     assert_eq!(settings.dags_folder, PathBuf::from("/srv/flows/100%"));
     assert_eq!(settings.state_dir, PathBuf::from("/srv/af/rmq-watcher"));
-    let environment = [
-        ("AIRFLOW__CORE__DAGS_FOLDER", "~/dags"),
-        ("AIRFLOW_HOME", "/af"),
-    ];
-    assert_eq!(
-        load(&given(&environment, None, Some(cfg))).dags_folder,
-        PathBuf::from("/home/me/dags")
-    );
+    let environment = [("AIRFLOW__CORE__DAGS_FOLDER", "~/dags"), ("AIRFLOW_HOME", "/af")];
+    assert_eq!(load(&given(&environment, None, Some(cfg))).dags_folder, PathBuf::from("/home/me/dags"));
 }
 
 #[test]
@@ -81,14 +54,8 @@ fn requests_are_one_at_a_time_on_sqlite() {
     assert_eq!(in_flight(&[(conn, "sqlite:////x.db"), ours]), (1, 1));
     assert_eq!(in_flight(&[(conn, "postgresql://u:p@h/d")]), (8, 0));
     assert_eq!(in_flight(&[(conn, "postgresql://u:p@h/d"), ours]), (4, 0));
-    assert_eq!(
-        in_flight(&[("AIRFLOW__CORE__SQL_ALCHEMY_CONN", "mysql://h")]),
-        (8, 0)
-    );
-    assert_eq!(
-        in_flight(&[("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_CMD", "cat /x")]),
-        (8, 0)
-    );
+    assert_eq!(in_flight(&[("AIRFLOW__CORE__SQL_ALCHEMY_CONN", "mysql://h")]), (8, 0));
+    assert_eq!(in_flight(&[("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_CMD", "cat /x")]), (8, 0));
     assert_eq!(in_flight(&[ours]), (4, 0));
 }
 
@@ -98,30 +65,12 @@ fn airflows_variable_gives_the_interval_with_the_seeds_rejections() {
     let load_with = |text: &str| load(&given(&[(variable, text)], None, None));
     for (text, secs) in [("5", 5), (" 5 ", 5), ("+1_0", 10)] {
         let settings = load_with(text);
-        assert_eq!(
-            (settings.reconcile.interval, settings.warnings.len()),
-            (Duration::from_secs(secs), 0),
-            "{text}"
-        );
+        assert_eq!((settings.reconcile.interval, settings.warnings.len()), (Duration::from_secs(secs), 0), "{text}");
     }
     for text in ["60.5", "0", "-1", "inf", "", "abc", "99999999999"] {
         let settings = load_with(text);
-        assert_eq!(
-            (settings.reconcile.interval, settings.warnings.len()),
-            (Duration::from_secs(60), 1),
-            "{text}"
-        );
+        assert_eq!((settings.reconcile.interval, settings.warnings.len()), (Duration::from_secs(60), 1), "{text}");
     }
-    let settings = load(&given(
-        &[
-            (variable, "0"),
-            ("RMQ_WATCHER__RECONCILE__INTERVAL_SECS", "7"),
-        ],
-        None,
-        None,
-    ));
-    assert_eq!(
-        (settings.reconcile.interval, settings.warnings.len()),
-        (Duration::from_secs(7), 0)
-    );
+    let settings = load(&given(&[(variable, "0"), ("RMQ_WATCHER__RECONCILE__INTERVAL_SECS", "7")], None, None));
+    assert_eq!((settings.reconcile.interval, settings.warnings.len()), (Duration::from_secs(7), 0));
 }

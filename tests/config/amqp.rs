@@ -24,12 +24,7 @@ fn doubted(value: &str, part: &str) -> AmqpSettings {
 
 #[test]
 fn settings_of_an_empty_connection_are_the_providers_defaults() {
-    for value in [
-        "amqp://",
-        "{\"conn_type\":\"generic\"}",
-        "{}",
-        "amqp://@:0/",
-    ] {
+    for value in ["amqp://", "{\"conn_type\":\"generic\"}", "{}", "amqp://@:0/"] {
         let settings = clean(value);
         assert_eq!(settings.hosts, ["localhost"]);
         assert_eq!(settings.port, 5672);
@@ -82,16 +77,7 @@ fn hosts_are_names_or_addresses() {
         assert_eq!(clean(&format!("{{\"host\":\"{host}\"}}")).hosts, expected);
     }
     assert_eq!(clean("amqp://u:p@[::1]:5672/").hosts, ["::1"]);
-    for host in [
-        "h:5673",
-        "amqps://h",
-        "a b",
-        "u@h",
-        "h/v",
-        ",",
-        "[h]",
-        "h1,h2:1",
-    ] {
+    for host in ["h:5673", "amqps://h", "a b", "u@h", "h/v", ",", "[h]", "h1,h2:1"] {
         let value = format!("{{\"host\":\"{host}\"}}");
         assert_eq!(settings_of(&value).unwrap_err(), AmqpError::Host, "{host}");
     }
@@ -108,27 +94,14 @@ fn settings_refuse_ports_out_of_range() {
 #[test]
 fn settings_refuse_what_the_protocol_cannot_carry() {
     let long = "v".repeat(256);
-    assert_eq!(
-        settings_of(&format!("amqp://h/{long}")).unwrap_err(),
-        AmqpError::Vhost
-    );
-    assert_eq!(
-        settings_of("amqp://u:a%00b@h").unwrap_err(),
-        AmqpError::Nul("password")
-    );
-    assert_eq!(
-        settings_of("amqp://a%00b@h").unwrap_err(),
-        AmqpError::Nul("login")
-    );
+    assert_eq!(settings_of(&format!("amqp://h/{long}")).unwrap_err(), AmqpError::Vhost);
+    assert_eq!(settings_of("amqp://u:a%00b@h").unwrap_err(), AmqpError::Nul("password"));
+    assert_eq!(settings_of("amqp://a%00b@h").unwrap_err(), AmqpError::Nul("login"));
 }
 
 #[test]
 fn a_torn_password_is_refused_and_a_fragment_doubted() {
-    for value in [
-        "amqp://u:12/w@host/vh",
-        "amqp://u:1#w@host/vh",
-        "amqp://u:1?w@host/vh",
-    ] {
+    for value in ["amqp://u:12/w@host/vh", "amqp://u:1#w@host/vh", "amqp://u:1?w@host/vh"] {
         assert_eq!(settings_of(value).unwrap_err(), AmqpError::Torn, "{value}");
     }
     doubted("amqp://u:p@host/vh#rest", "%23");
@@ -171,11 +144,7 @@ fn ssl_enabled_is_truth_with_texts_read_as_meant() {
         let value = format!("{{\"extra\":{{\"ssl_enabled\":\"{text}\"}}}}");
         assert_eq!(doubted(&value, "taken as false").tls, None);
     }
-    assert!(
-        doubted("{\"extra\":{\"ssl_enabled\":\"ture\"}}", "taken as true")
-            .tls
-            .is_some()
-    );
+    assert!(doubted("{\"extra\":{\"ssl_enabled\":\"ture\"}}", "taken as true").tls.is_some());
 }
 
 #[test]
@@ -186,13 +155,10 @@ fn nested_tls_keys_win_over_flat_ones() {
         verify_none: false,
     };
     let flat = r#""ssl_enabled":true,"ca_certs":"/flat/ca.pem","certfile":"/flat/c.pem","cert_reqs":"CERT_NONE""#;
-    let nested =
-        r#"{"ca_certs":"/nested/ca.pem","keyfile":"/nested/k.pem","cert_reqs":"CERT_REQUIRED"}"#;
+    let nested = r#"{"ca_certs":"/nested/ca.pem","keyfile":"/nested/k.pem","cert_reqs":"CERT_REQUIRED"}"#;
     let as_text = serde_json::to_string(nested).unwrap();
     for nested in [nested, &as_text] {
-        let settings = clean(&format!(
-            "{{\"extra\":{{{flat},\"ssl_options\":{nested}}}}}"
-        ));
+        let settings = clean(&format!("{{\"extra\":{{{flat},\"ssl_options\":{nested}}}}}"));
         assert_eq!(settings.tls.as_ref(), Some(&expected));
     }
 }
@@ -200,34 +166,14 @@ fn nested_tls_keys_win_over_flat_ones() {
 #[test]
 fn doubtful_tls_keys_warn_and_never_weaken() {
     let with = |extra: &str| format!("{{\"conn_type\":\"amqps\",\"extra\":{{{extra}}}}}");
-    assert!(
-        doubted(&with("\"cert_reqs\":\"CERT_NONE\""), "CERT_NONE")
-            .tls
-            .unwrap()
-            .verify_none
-    );
+    assert!(doubted(&with("\"cert_reqs\":\"CERT_NONE\""), "CERT_NONE").tls.unwrap().verify_none);
     for odd in ["\"cert_none\"", "0.5", "\"ssl.CERT_NONE\""] {
         let settings = doubted(&with(&format!("\"cert_reqs\":{odd}")), "is checked");
         assert!(!settings.tls.unwrap().verify_none, "{odd}");
     }
-    assert_eq!(
-        doubted(&with("\"certfile\":\"/c\""), "without `keyfile`")
-            .tls
-            .unwrap()
-            .client,
-        None
-    );
-    assert_eq!(
-        doubted(&with("\"keyfile\":\"/k\""), "without `certfile`")
-            .tls
-            .unwrap()
-            .client,
-        None
-    );
-    doubted(
-        "{\"extra\":{\"ca_certs\":\"/ca.pem\"}}",
-        "plain text is spoken",
-    );
+    assert_eq!(doubted(&with("\"certfile\":\"/c\""), "without `keyfile`").tls.unwrap().client, None);
+    assert_eq!(doubted(&with("\"keyfile\":\"/k\""), "without `certfile`").tls.unwrap().client, None);
+    doubted("{\"extra\":{\"ca_certs\":\"/ca.pem\"}}", "plain text is spoken");
 }
 
 #[test]
@@ -240,33 +186,21 @@ fn unreadable_tls_keys_are_errors() {
     ] {
         let value = format!("{{\"conn_type\":\"amqps\",\"extra\":{{{extra}}}}}");
         let error = settings_of(&value).unwrap_err();
-        assert!(
-            matches!(error, AmqpError::TlsExtra { key: found, .. } if found == key),
-            "{error:?}"
-        );
+        assert!(matches!(error, AmqpError::TlsExtra { key: found, .. } if found == key), "{error:?}");
     }
 }
 
 #[test]
 fn timing_takes_numbers_and_texts_of_numbers() {
-    for (text, heartbeat) in [
-        ("10", 10),
-        ("10.9", 10),
-        ("\"30\"", 30),
-        ("\" 4_5 \"", 45),
-        ("65535", 65535),
-        ("null", 30),
-    ] {
+    for (text, heartbeat) in
+        [("10", 10), ("10.9", 10), ("\"30\"", 30), ("\" 4_5 \"", 45), ("65535", 65535), ("null", 30)]
+    {
         let settings = clean(&format!("{{\"extra\":{{\"heartbeat\":{text}}}}}"));
         assert_eq!(settings.heartbeat_secs, heartbeat, "{text}");
     }
     for (text, millis) in [("0.5", 500), ("\"2\"", 2000), ("86400", 86_400_000)] {
         let settings = clean(&format!("{{\"extra\":{{\"rpc_timeout\":{text}}}}}"));
-        assert_eq!(
-            settings.rpc_timeout,
-            Duration::from_millis(millis),
-            "{text}"
-        );
+        assert_eq!(settings.rpc_timeout, Duration::from_millis(millis), "{text}");
     }
 }
 
@@ -290,16 +224,11 @@ fn timing_falls_back_with_a_warning() {
         "{}",
     ];
     for text in rejected {
-        let settings = doubted(
-            &format!("{{\"extra\":{{\"heartbeat\":{text}}}}}"),
-            "`heartbeat`",
-        );
+        let settings = doubted(&format!("{{\"extra\":{{\"heartbeat\":{text}}}}}"), "`heartbeat`");
         assert_eq!(settings.heartbeat_secs, 30, "{text}");
     }
     for key in ["connect_timeout", "rpc_timeout"] {
-        for text in [
-            "0", "-1", "\"nan\"", "\"inf\"", "1e300", "86401", "1e-9", "\"x\"", "true", "[]",
-        ] {
+        for text in ["0", "-1", "\"nan\"", "\"inf\"", "1e300", "86401", "1e-9", "\"x\"", "true", "[]"] {
             let settings = doubted(&format!("{{\"extra\":{{\"{key}\":{text}}}}}"), key);
             assert_eq!(settings.connect_timeout, Duration::from_secs(15));
             assert_eq!(settings.rpc_timeout, Duration::from_secs(30));
@@ -310,23 +239,14 @@ fn timing_falls_back_with_a_warning() {
 #[test]
 fn heartbeat_zero_is_the_servers_and_a_warning() {
     for text in ["0", "\"0\"", "0.0", "-0.0"] {
-        let settings = doubted(
-            &format!("{{\"extra\":{{\"heartbeat\":{text}}}}}"),
-            "stays undetected",
-        );
+        let settings = doubted(&format!("{{\"extra\":{{\"heartbeat\":{text}}}}}"), "stays undetected");
         assert_eq!(settings.heartbeat_secs, 0);
     }
 }
 
 #[test]
 fn management_url_is_an_address_or_ignored() {
-    for bad in [
-        "\"m:15672\"",
-        "\"ftp://m\"",
-        "\"http://u:p@m\"",
-        "5",
-        "\"http://\"",
-    ] {
+    for bad in ["\"m:15672\"", "\"ftp://m\"", "\"http://u:p@m\"", "5", "\"http://\""] {
         let value = format!("{{\"extra\":{{\"management_url\":{bad}}}}}");
         assert_eq!(doubted(&value, "management_url").management_url, None);
     }

@@ -22,12 +22,7 @@ fn is_too_deep(value: &str) -> bool {
 fn cases(file: &str) -> Vec<(String, Value)> {
     let golden: Value = serde_json::from_str(file).unwrap();
     let cases = golden["cases"].as_array().unwrap();
-    let pair = |case: &Value| {
-        (
-            case["value"].as_str().unwrap().to_owned(),
-            case["result"].clone(),
-        )
-    };
+    let pair = |case: &Value| (case["value"].as_str().unwrap().to_owned(), case["result"].clone());
     cases.iter().map(pair).collect()
 }
 
@@ -46,35 +41,18 @@ pub(crate) fn compare(file: &str, dialect: AirflowDialect) -> usize {
         let ours = parse(value, dialect);
         let agrees = match &ours {
             Err(_) => expected.get("error").is_some(),
-            Ok(connection) => {
-                expected.get("error").is_none() && is_same(connection, expected, dialect)
-            }
+            Ok(connection) => expected.get("error").is_none() && is_same(connection, expected, dialect),
         };
         let is_departure = is_too_deep(value) || DEPARTURES.iter().any(|(known, _)| known == value);
         departures += usize::from(is_departure && !agrees);
         if !agrees && !is_departure {
             let ours = ours.map(|c| {
-                (
-                    c.conn_type,
-                    c.host,
-                    c.port,
-                    c.login,
-                    c.password.map(|p| p.expose().to_owned()),
-                    c.schema,
-                    c.extra,
-                )
+                (c.conn_type, c.host, c.port, c.login, c.password.map(|p| p.expose().to_owned()), c.schema, c.extra)
             });
-            differences.push(format!(
-                "{value:?}\n  airflow {expected}\n  ours    {ours:?}"
-            ));
+            differences.push(format!("{value:?}\n  airflow {expected}\n  ours    {ours:?}"));
         }
     }
-    assert!(
-        differences.is_empty(),
-        "{} differences:\n{}",
-        differences.len(),
-        differences.join("\n")
-    );
+    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
     departures
 }
 
@@ -89,10 +67,7 @@ fn is_same(ours: &AirflowConnection, airflow: &Value, dialect: AirflowDialect) -
         Value::Bool(true) => false,
     };
     let extra_agrees = match &airflow["extra"] {
-        Value::Object(theirs) => is_alike(
-            &Value::Object(ours.extra.clone()),
-            &Value::Object(theirs.clone()),
-        ),
+        Value::Object(theirs) => is_alike(&Value::Object(ours.extra.clone()), &Value::Object(theirs.clone())),
         // Airflow 2 hands such an extra on; no reader of it gets further than an exception.
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             dialect == AirflowDialect::V2 && ours.extra == Map::new() && !ours.notes.is_empty()
@@ -111,13 +86,9 @@ fn is_same(ours: &AirflowConnection, airflow: &Value, dialect: AirflowDialect) -
 fn is_alike(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_alike(a, b))
-        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_alike(a, b)),
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len()
-                && a.iter()
-                    .all(|(key, a)| b.get(key).is_some_and(|b| is_alike(a, b)))
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| is_alike(a, b)))
         }
         (a, b) => a == b,
     }
@@ -125,19 +96,13 @@ fn is_alike(a: &Value, b: &Value) -> bool {
 
 #[test]
 fn parse_in_dialect_v2_agrees_with_airflow_2_11() {
-    let departures = compare(
-        include_str!("../fixtures/airflow_connections/golden-2.11.json"),
-        AirflowDialect::V2,
-    );
+    let departures = compare(include_str!("../fixtures/airflow_connections/golden-2.11.json"), AirflowDialect::V2);
     // Airflow 2 converts nothing in a query; what is left are the two JSON forms and the deep one.
     assert_eq!(departures, 3);
 }
 
 #[test]
 fn parse_in_dialect_v3_agrees_with_airflow_3_3() {
-    let departures = compare(
-        include_str!("../fixtures/airflow_connections/golden-3.3.json"),
-        AirflowDialect::V3,
-    );
+    let departures = compare(include_str!("../fixtures/airflow_connections/golden-3.3.json"), AirflowDialect::V3);
     assert_eq!(departures, DEPARTURES.len() + 1);
 }

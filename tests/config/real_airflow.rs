@@ -14,18 +14,14 @@ use serde_json::{Value, json};
 use crate::golden;
 use crate::resolve::Fake;
 
-const GENERATOR: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/tests/fixtures/airflow_connections/generate.py"
-);
+const GENERATOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/airflow_connections/generate.py");
 
 /// Starting Airflow takes seconds, and many times that on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 fn venv(variable: &str) -> PathBuf {
-    let path = std::env::var_os(variable).unwrap_or_else(|| {
-        panic!("{variable} is not set: run ./tests/run, which prepares Airflow")
-    });
+    let path = std::env::var_os(variable)
+        .unwrap_or_else(|| panic!("{variable} is not set: run ./tests/run, which prepares Airflow"));
     PathBuf::from(path).join("bin/airflow")
 }
 
@@ -34,10 +30,7 @@ fn prepare(variable: &str) -> Fake {
     let airflow = venv(variable);
     let fake = Fake::new("");
     let home = fake.path("home");
-    let environment = format!(
-        "export AIRFLOW_HOME='{}' AIRFLOW__CORE__LOAD_EXAMPLES=False\n",
-        home.display()
-    );
+    let environment = format!("export AIRFLOW_HOME='{}' AIRFLOW__CORE__LOAD_EXAMPLES=False\n", home.display());
     fake.behave(&format!("{environment}exec '{}' \"$@\"", airflow.display()));
     run(&fake, &["db", "migrate"]);
     fake
@@ -67,42 +60,24 @@ async fn check(variable: &str) {
     let extra = json!({"heartbeat": 10, "ssl_enabled": false, "ssl_options": {"ca_certs": "/ca.pem"}, "note": "30"});
     let typed = json!({"conn_type": "amqp", "host": "mq.example", "port": 5999, "login": "u@d",
         "password": "p/w%40:#? é", "schema": "my/vhost", "extra": extra});
-    let texts =
-        json!({"conn_type": "amqp", "host": "h", "schema": "/", "extra": {"heartbeat": "10"}});
+    let texts = json!({"conn_type": "amqp", "host": "h", "schema": "/", "extra": {"heartbeat": "10"}});
     import(&fake, &json!({"typed": typed, "texts": texts}));
 
     let typed = cli.get(&ConnId::new("typed")).await.unwrap();
     assert_eq!(Value::Object(typed.extra.clone()), extra);
     let (settings, _) = amqp::settings(&ConnId::new("typed"), &typed).unwrap();
     assert_eq!(
-        (
-            settings.hosts.join(","),
-            settings.port,
-            settings.login.as_str()
-        ),
+        (settings.hosts.join(","), settings.port, settings.login.as_str()),
         ("mq.example".to_owned(), 5999, "u@d")
     );
     assert_eq!(settings.password.expose(), "p/w%40:#? é");
-    assert_eq!(
-        (
-            settings.vhost.as_str(),
-            settings.heartbeat_secs,
-            settings.tls
-        ),
-        ("my/vhost", 10, None)
-    );
+    assert_eq!((settings.vhost.as_str(), settings.heartbeat_secs, settings.tls), ("my/vhost", 10, None));
 
     let texts = cli.get(&ConnId::new("texts")).await.unwrap();
     assert_eq!(Value::Object(texts.extra), json!({"heartbeat": "10"}));
-    assert_eq!(
-        (texts.schema.as_deref(), texts.port, texts.login),
-        (Some("/"), None, None)
-    );
+    assert_eq!((texts.schema.as_deref(), texts.port, texts.login), (Some("/"), None, None));
 
-    assert_eq!(
-        cli.get(&ConnId::new("nowhere")).await,
-        Err(CliError::NotFound)
-    );
+    assert_eq!(cli.get(&ConnId::new("nowhere")).await, Err(CliError::NotFound));
     assert_eq!(cli.get(&ConnId::new("-o")).await, Err(CliError::NotFound));
 }
 
@@ -125,11 +100,7 @@ fn check_made_up_values(variable: &str, dialect: AirflowDialect) {
         .unwrap();
     assert!(status.success(), "{GENERATOR}: {status}");
     let answers = std::fs::read_to_string(&out).unwrap();
-    assert_eq!(
-        golden::compare(&answers, dialect),
-        0,
-        "none of them is beyond us"
-    );
+    assert_eq!(golden::compare(&answers, dialect), 0, "none of them is beyond us");
 }
 
 #[test]

@@ -15,10 +15,7 @@ use rmq_watcher::domain::ids::ConnId;
 use rmq_watcher::ports::ConnectionSource;
 use tempfile::TempDir;
 
-const FAKE: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/tests/fixtures/airflow_connections/fake-airflow"
-);
+const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/airflow_connections/fake-airflow");
 
 /// A directory with a stand-in for `airflow` that counts its runs.
 pub(crate) struct Fake {
@@ -27,9 +24,7 @@ pub(crate) struct Fake {
 
 impl Fake {
     pub(crate) fn new(behaviour: &str) -> Self {
-        let fake = Self {
-            dir: TempDir::new().unwrap(),
-        };
+        let fake = Self { dir: TempDir::new().unwrap() };
         std::os::unix::fs::symlink(FAKE, fake.path("airflow")).unwrap();
         fake.behave(behaviour);
         fake
@@ -45,17 +40,11 @@ impl Fake {
     }
 
     pub(crate) fn cli(&self, timeout: Duration) -> AirflowCli {
-        AirflowCli {
-            program: self.path("airflow").into(),
-            timeout,
-        }
+        AirflowCli { program: self.path("airflow").into(), timeout }
     }
 
     pub(crate) fn runs(&self) -> usize {
-        fs::read_to_string(self.path("runs"))
-            .unwrap_or_default()
-            .lines()
-            .count()
+        fs::read_to_string(self.path("runs")).unwrap_or_default().lines().count()
     }
 }
 
@@ -73,12 +62,7 @@ fn connections(fake: &Fake, file: Option<PathBuf>, environment: &[(&str, &str)])
 }
 
 async fn host(connections: &Connections) -> String {
-    connections
-        .resolve(&ConnId::new("c"))
-        .await
-        .unwrap()
-        .hosts
-        .join(",")
+    connections.resolve(&ConnId::new("c")).await.unwrap().hosts.join(",")
 }
 
 async fn error(connections: &Connections, id: &str) -> String {
@@ -93,50 +77,25 @@ async fn resolve_asks_environment_then_file_then_airflow() {
     let file = fake.path("rmq-watcher.toml");
     fs::write(&file, "[connections.c]\nhost = \"from-file\"\n").unwrap();
     let environment = [("AIRFLOW_CONN_C", "amqp://from-environment")];
-    assert_eq!(
-        host(&connections(&fake, Some(file.clone()), &environment)).await,
-        "from-environment"
-    );
-    assert_eq!(
-        host(&connections(
-            &fake,
-            Some(file.clone()),
-            &[("AIRFLOW_CONN_C", "")]
-        ))
-        .await,
-        "from-file"
-    );
+    assert_eq!(host(&connections(&fake, Some(file.clone()), &environment)).await, "from-environment");
+    assert_eq!(host(&connections(&fake, Some(file.clone()), &[("AIRFLOW_CONN_C", "")])).await, "from-file");
     assert_eq!(fake.runs(), 0, "Airflow is asked last");
     fs::write(&file, "").unwrap();
-    assert_eq!(
-        host(&connections(&fake, Some(file), &[])).await,
-        "from-airflow"
-    );
+    assert_eq!(host(&connections(&fake, Some(file), &[])).await, "from-airflow");
     assert_eq!(host(&connections(&fake, None, &[])).await, "from-airflow");
-    assert_eq!(
-        fs::read_to_string(fake.path("runs"))
-            .unwrap()
-            .lines()
-            .next(),
-        Some("connections get -o json -- c")
-    );
+    assert_eq!(fs::read_to_string(fake.path("runs")).unwrap().lines().next(), Some("connections get -o json -- c"));
 }
 
 #[tokio::test]
 async fn resolve_reads_the_environment_afresh_and_in_the_dialect() {
     let fake = Fake::new("exit 9");
-    let value = Rc::new(std::cell::RefCell::new(
-        "amqp://one?ca_certs=1&ssl_enabled=true".to_owned(),
-    ));
+    let value = Rc::new(std::cell::RefCell::new("amqp://one?ca_certs=1&ssl_enabled=true".to_owned()));
     let shared = Rc::clone(&value);
     let connections = Connections::with_environment(None, fake.cli(LONG), move || {
         Environment::new([("AIRFLOW_CONN_C", shared.borrow().clone())], None)
     });
     let text = error(&connections, "c").await;
-    assert!(
-        text.contains("AIRFLOW_CONN_C") && text.contains("`ca_certs`"),
-        "Airflow 3 makes a number of it: {text}"
-    );
+    assert!(text.contains("AIRFLOW_CONN_C") && text.contains("`ca_certs`"), "Airflow 3 makes a number of it: {text}");
     connections.set_dialect(AirflowDialect::V2);
     assert_eq!(host(&connections).await, "one");
     *value.borrow_mut() = "amqp://two".to_owned();
@@ -146,20 +105,9 @@ async fn resolve_reads_the_environment_afresh_and_in_the_dialect() {
 #[tokio::test]
 async fn a_broken_variable_is_an_error_and_asks_nobody_else() {
     let fake = Fake::new(&answer("from-airflow"));
-    for value in [
-        "amqp://h:bad",
-        "u:p@h",
-        "h",
-        " ",
-        "{",
-        "http://h",
-        "//u:p@h",
-    ] {
+    for value in ["amqp://h:bad", "u:p@h", "h", " ", "{", "http://h", "//u:p@h"] {
         let text = error(&connections(&fake, None, &[("AIRFLOW_CONN_C", value)]), "c").await;
-        assert!(
-            text.starts_with("Connection c in environment variable AIRFLOW_CONN_C: "),
-            "{text}"
-        );
+        assert!(text.starts_with("Connection c in environment variable AIRFLOW_CONN_C: "), "{text}");
     }
     assert_eq!(fake.runs(), 0);
 }
@@ -178,38 +126,23 @@ async fn the_file_is_read_again_when_it_has_changed_and_kept_when_broken() {
     assert_eq!(host(&connections).await, "one");
     write("[connections.c]\nhost = \"two\"\n");
     assert_eq!(host(&connections).await, "two");
-    for broken in [
-        "[connections.c\n",
-        "[connections.c]\nhost = 5\n",
-        "[connections.c]\nhots = \"x\"\n",
-    ] {
+    for broken in ["[connections.c\n", "[connections.c]\nhost = 5\n", "[connections.c]\nhots = \"x\"\n"] {
         write(broken);
         assert_eq!(host(&connections).await, "two", "{broken}");
     }
     fs::remove_file(&file).unwrap();
     assert_eq!(host(&connections).await, "two");
     write("[connections.d]\n");
-    assert!(
-        error(&connections, "c")
-            .await
-            .contains("none of them has it")
-    );
+    assert!(error(&connections, "c").await.contains("none of them has it"));
 }
 
 #[tokio::test]
 async fn a_password_file_is_read_at_every_connect() {
     let fake = Fake::new("exit 9");
     let (file, password) = (fake.path("rmq-watcher.toml"), fake.path("password"));
-    fs::write(
-        &file,
-        format!("[connections.c]\npassword_file = {password:?}\n"),
-    )
-    .unwrap();
+    fs::write(&file, format!("[connections.c]\npassword_file = {password:?}\n")).unwrap();
     let connections = connections(&fake, Some(file), &[]);
-    assert!(
-        error(&connections, "c").await.contains("password_file"),
-        "it is not there yet"
-    );
+    assert!(error(&connections, "c").await.contains("password_file"), "it is not there yet");
     for secret in ["first", "second"] {
         fs::write(&password, format!("{secret}\nignored\n")).unwrap();
         let settings = connections.resolve(&ConnId::new("c")).await.unwrap();
@@ -235,45 +168,28 @@ async fn airflows_answer_is_shared_kept_and_asked_again_after_a_refusal() {
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(901)).await;
     tokio::time::resume();
-    assert_eq!(
-        host(&connections).await,
-        "two",
-        "a failed question takes nothing away"
-    );
+    assert_eq!(host(&connections).await, "two", "a failed question takes nothing away");
     assert_eq!(fake.runs(), 3);
 }
 
 #[tokio::test]
 async fn each_failure_of_airflow_is_its_own_sentence() {
     for (behaviour, part) in [
-        (
-            "echo 'Connection not found.' >&2; exit 1",
-            "none of them has it",
-        ),
-        (
-            "echo 'Traceback: postgresql://u:S3CRET@h' >&2; exit 1",
-            "failed (exit status: 1)",
-        ),
+        ("echo 'Connection not found.' >&2; exit 1", "none of them has it"),
+        ("echo 'Traceback: postgresql://u:S3CRET@h' >&2; exit 1", "failed (exit status: 1)"),
         ("kill -9 $$", "failed (signal: 9"),
         ("echo nothing of use", "cannot be read"),
     ] {
         let fake = Fake::new(behaviour);
         let text = error(&connections(&fake, None, &[]), "c").await;
         assert!(text.contains(part) && !text.contains("S3CRET"), "{text}");
-        assert!(
-            text.contains("AIRFLOW_CONN_C, no configuration file and Airflow's connections"),
-            "{text}"
-        );
+        assert!(text.contains("AIRFLOW_CONN_C, no configuration file and Airflow's connections"), "{text}");
     }
     let fake = Fake::new("");
     fs::remove_file(fake.path("airflow")).unwrap();
     let text = error(&connections(&fake, None, &[]), "c").await;
     assert!(text.contains("is not there to ask Airflow with"), "{text}");
-    assert!(
-        error(&connections(&fake, None, &[]), "a\0b")
-            .await
-            .contains("NUL")
-    );
+    assert!(error(&connections(&fake, None, &[]), "a\0b").await.contains("NUL"));
 }
 
 /// Waits until a process is gone or is only a zombie of somebody else's.
@@ -281,9 +197,7 @@ fn wait_for_end(pid: &str) {
     let deadline = Instant::now() + Duration::from_secs(20);
     let is_alive = || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit(") ")
-            .next()
-            .is_some_and(|s| !s.is_empty() && !s.starts_with('Z'))
+        stat.rsplit(") ").next().is_some_and(|s| !s.is_empty() && !s.starts_with('Z'))
     };
     while is_alive() {
         assert!(Instant::now() < deadline, "process {pid} lives on");
@@ -309,11 +223,7 @@ async fn an_airflow_that_hangs_is_killed_with_its_children() {
     let environment = Environment::default();
     let cli = fake.cli(Duration::from_secs(2));
     let connections = Connections::with_environment(None, cli, move || environment.clone());
-    assert!(
-        error(&connections, "c")
-            .await
-            .contains("did not end within 2 s and was killed")
-    );
+    assert!(error(&connections, "c").await.contains("did not end within 2 s and was killed"));
     wait_for_end(&wait_for_file(&fake.path("child")).await);
 }
 
@@ -347,10 +257,7 @@ impl Write for Log {
 async fn a_doubt_is_logged_once_for_each_change() {
     let log = Log::default();
     let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let fake = Fake::new("exit 9");
     let value = Rc::new(std::cell::RefCell::new("amqp://h?heartbeat=0".to_owned()));
@@ -360,9 +267,7 @@ async fn a_doubt_is_logged_once_for_each_change() {
     });
     let lines = || {
         let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-        text.lines()
-            .filter(|l| l.contains("connection.doubted") && l.contains("WARN"))
-            .count()
+        text.lines().filter(|l| l.contains("connection.doubted") && l.contains("WARN")).count()
     };
     host(&connections).await;
     host(&connections).await;

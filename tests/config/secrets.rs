@@ -16,9 +16,7 @@ fn encoded() -> String {
 #[track_caller]
 fn assert_hidden(what: &str, text: &str) {
     let plain = text.to_ascii_lowercase().replace('_', "-");
-    let decoded = percent_encoding::percent_decode_str(&plain)
-        .decode_utf8_lossy()
-        .to_ascii_lowercase();
+    let decoded = percent_encoding::percent_decode_str(&plain).decode_utf8_lossy().to_ascii_lowercase();
     let marker = MARKER.to_ascii_lowercase();
     for text in [&plain, &decoded] {
         assert!(!text.contains(&marker), "{what} shows the secret:\n{text}");
@@ -44,10 +42,7 @@ fn check_load(sources: &Sources) -> bool {
 }
 
 fn planted(template: &str) -> [String; 2] {
-    [
-        template.replace("{}", MARKER),
-        template.replace("{}", &encoded()),
-    ]
+    [template.replace("{}", MARKER), template.replace("{}", &encoded())]
 }
 
 #[test]
@@ -96,10 +91,7 @@ fn no_load_shows_a_secret_of_the_file() {
     for file in files.iter().flat_map(|template| planted(template)) {
         loaded += usize::from(check_load(&given(&[], Some(&file), None)));
     }
-    assert!(
-        loaded > 0 && loaded < files.len(),
-        "both ways must be tried: {loaded}"
-    );
+    assert!(loaded > 0 && loaded < files.len(), "both ways must be tried: {loaded}");
 }
 
 #[test]

@@ -20,11 +20,7 @@ pub(crate) fn nothing() -> Sources {
 }
 
 /// Sources with an environment, a configuration file and an `airflow.cfg`.
-pub(crate) fn given(
-    environment: &[(&str, &str)],
-    file: Option<&str>,
-    cfg: Option<&str>,
-) -> Sources {
+pub(crate) fn given(environment: &[(&str, &str)], file: Option<&str>, cfg: Option<&str>) -> Sources {
     let text = |path: &str, text: &str| (PathBuf::from(path), SourceText(text.to_owned()));
     Sources {
         flags: BTreeMap::new(),

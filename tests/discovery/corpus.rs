@@ -17,10 +17,7 @@ fn expected(folder: &Path, below: &Path, into: &mut BTreeMap<String, Value>) {
         let path = entry.unwrap().path();
         if path.is_dir() {
             expected(folder, &path, into);
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
+        } else if path.extension().is_some_and(|extension| extension == "json") {
             let name = path.with_extension("py");
             let name = name.strip_prefix(folder).unwrap().to_str().unwrap();
             let text = fs::read_to_string(&path).unwrap();
@@ -99,9 +96,5 @@ fn corpus_sentences_name_file_line_and_parameter() {
         }
     }
     let text: Vec<String> = scan.unreadable.iter().map(ToString::to_string).collect();
-    assert!(
-        text.iter()
-            .any(|text| text.starts_with("problem_syntax.py:8: is not Python: ")),
-        "{text:?}"
-    );
+    assert!(text.iter().any(|text| text.starts_with("problem_syntax.py:8: is not Python: ")), "{text:?}");
 }

@@ -24,9 +24,7 @@ fn write(folder: &Path, name: &str, text: &str) {
 
 fn origins(scan: &Scan) -> Vec<&str> {
     let origins = scan.declarations.iter();
-    origins
-        .map(|declared| declared.origin.file.as_str())
-        .collect()
+    origins.map(|declared| declared.origin.file.as_str()).collect()
 }
 
 fn queues(scan: &Scan) -> Vec<&str> {
@@ -67,11 +65,7 @@ fn walk_takes_python_files_in_order_and_leaves_dot_names() {
         "b.pyc",
         "b.PY",
     ] {
-        write(
-            folder.path(),
-            name,
-            &dag_file(&name.replace('/', "."), name),
-        );
+        write(folder.path(), name, &dag_file(&name.replace('/', "."), name));
     }
     let scan = scan(folder.path()).unwrap();
     assert_eq!(origins(&scan), ["a/deep/er/y.py", "a/z.py", "b.py"]);
@@ -95,11 +89,7 @@ fn walk_follows_links_once_and_survives_loops() {
     assert_eq!(origins(&scan), ["linked/shared.py", "real/one.py"]);
     assert_eq!(scan.refusals, []);
     assert_eq!(scan.files, 2);
-    let kinds: Vec<_> = scan
-        .unreadable
-        .iter()
-        .map(|p| (p.file.as_str(), p.kind))
-        .collect();
+    let kinds: Vec<_> = scan.unreadable.iter().map(|p| (p.file.as_str(), p.kind)).collect();
     let unlisted = FileProblemKind::DirectoryUnreadable;
     assert_eq!(kinds, [("loop_a", unlisted), ("loop_b", unlisted)]);
 }
@@ -107,11 +97,7 @@ fn walk_follows_links_once_and_survives_loops() {
 #[test]
 fn walk_reads_the_layout_of_a_mounted_config_map() {
     let folder = TempDir::new().unwrap();
-    write(
-        folder.path(),
-        "..2026_11/orders.py",
-        &dag_file("orders", "q"),
-    );
+    write(folder.path(), "..2026_11/orders.py", &dag_file("orders", "q"));
     symlink("..2026_11", folder.path().join("..data")).unwrap();
     symlink("..data/orders.py", folder.path().join("orders.py")).unwrap();
     assert_eq!(origins(&scan(folder.path()).unwrap()), ["orders.py"]);
@@ -127,11 +113,7 @@ fn walk_reports_what_it_cannot_read_and_goes_on() {
     big.set_len(64 * 1024 * 1024).unwrap();
     let scan = scan(folder.path()).unwrap();
     assert_eq!(origins(&scan), ["good.py"]);
-    let problems: Vec<_> = scan
-        .unreadable
-        .iter()
-        .map(|p| (p.file.as_str(), p.kind))
-        .collect();
+    let problems: Vec<_> = scan.unreadable.iter().map(|p| (p.file.as_str(), p.kind)).collect();
     assert_eq!(
         problems,
         [
@@ -174,10 +156,7 @@ fn walk_without_rights_reports_file_and_directory() {
     let problems: Vec<_> = problems.map(|p| (p.file.as_str(), p.kind)).collect();
     assert_eq!(
         problems,
-        [
-            ("closed", FileProblemKind::DirectoryUnreadable),
-            ("secret.py", FileProblemKind::Unreadable),
-        ]
+        [("closed", FileProblemKind::DirectoryUnreadable), ("secret.py", FileProblemKind::Unreadable),]
     );
 
     set_mode(folder.path(), 0o000);
@@ -190,11 +169,7 @@ fn walk_without_rights_reports_file_and_directory() {
 #[test]
 fn walk_never_opens_a_pipe() {
     let folder = TempDir::new().unwrap();
-    nix::unistd::mkfifo(
-        &folder.path().join("pipe.py"),
-        nix::sys::stat::Mode::from_bits_truncate(0o600),
-    )
-    .unwrap();
+    nix::unistd::mkfifo(&folder.path().join("pipe.py"), nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
     symlink("pipe.py", folder.path().join("linked_pipe.py")).unwrap();
     write(folder.path(), "good.py", &dag_file("good", "q.good"));
     let scan = scan(folder.path()).unwrap();
@@ -209,25 +184,14 @@ fn scanner_notices_every_kind_of_change() {
     write(folder.path(), "b.py", &dag_file("b", "q.b"));
     let mut scanner = Scanner::new(folder.path());
     assert_eq!(queues(&scanner.scan().unwrap()), ["q.1", "q.b"]);
-    assert_eq!(
-        queues(&scanner.scan().unwrap()),
-        ["q.1", "q.b"],
-        "unchanged"
-    );
+    assert_eq!(queues(&scanner.scan().unwrap()), ["q.1", "q.b"], "unchanged");
 
     // Same size, and the modification time set back to what it was.
     let path = folder.path().join("a.py");
     let modified = fs::metadata(&path).unwrap().modified().unwrap();
     rewrite_after_a_tick(&path, &dag_file("a", "q.2"));
-    fs::File::open(&path)
-        .unwrap()
-        .set_modified(modified)
-        .unwrap();
-    assert_eq!(
-        queues(&scanner.scan().unwrap()),
-        ["q.2", "q.b"],
-        "rewritten"
-    );
+    fs::File::open(&path).unwrap().set_modified(modified).unwrap();
+    assert_eq!(queues(&scanner.scan().unwrap()), ["q.2", "q.b"], "rewritten");
 
     // Another file under the same name, same size, same modification time.
     fs::write(folder.path().join("new"), dag_file("a", "q.3")).unwrap();
@@ -253,10 +217,7 @@ fn rewrite_after_a_tick(path: &Path, text: &str) {
     let before = changed(path);
     let deadline = SystemTime::now() + Duration::from_secs(10);
     while changed(path) == before {
-        assert!(
-            SystemTime::now() < deadline,
-            "the file system's clock stands still"
-        );
+        assert!(SystemTime::now() < deadline, "the file system's clock stands still");
         fs::write(path, text).unwrap();
     }
 }
@@ -264,11 +225,7 @@ fn rewrite_after_a_tick(path: &Path, text: &str) {
 #[test]
 fn scanner_keeps_a_broken_file_known_and_takes_its_repair() {
     let folder = TempDir::new().unwrap();
-    write(
-        folder.path(),
-        "a.py",
-        "from airflow_rmq_watcher import rmq_trigger\ndef (:\n",
-    );
+    write(folder.path(), "a.py", "from airflow_rmq_watcher import rmq_trigger\ndef (:\n");
     write(folder.path(), "b.py", &dag_file("b", "q.b"));
     let mut scanner = Scanner::new(folder.path());
     for _ in 0..2 {

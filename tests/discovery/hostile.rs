@@ -33,10 +33,7 @@ fn deep_nesting_is_a_problem_of_its_file_alone() {
     assert_eq!(scan.unreadable.len(), texts.len());
     for problem in &scan.unreadable {
         let kind = problem.kind;
-        assert!(
-            matches!(kind, FileProblemKind::TooDeep | FileProblemKind::Syntax),
-            "{problem}"
-        );
+        assert!(matches!(kind, FileProblemKind::TooDeep | FileProblemKind::Syntax), "{problem}");
     }
 }
 
@@ -52,9 +49,7 @@ fn nesting_as_deep_as_allowed_is_read() {
         "x = ".to_owned() + &"1 if 1 else ".repeat(level / 2) + "1",
         "x = a".to_owned() + &"()".repeat(level / 2),
         "x = ".to_owned() + &"[".repeat(199) + &"]".repeat(199),
-        (0..99).fold(String::new(), |text, n| text + &" ".repeat(n) + "if 1:\n")
-            + &" ".repeat(99)
-            + "pass",
+        (0..99).fold(String::new(), |text, n| text + &" ".repeat(n) + "if 1:\n") + &" ".repeat(99) + "pass",
     ];
     for (n, text) in texts.iter().enumerate() {
         let text = format!("{text}\n{}", dag_file(&format!("dag{n}"), "q"));
@@ -70,10 +65,7 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % bound.max(1)
     }
 }

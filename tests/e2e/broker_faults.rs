@@ -91,18 +91,21 @@ fn real_frozen_broker_is_told_and_over_when_it_wakes() {
 fn real_untrusted_certificate_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
-    openssl(&["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test authority"], &[
-        ("-keyout", &path("ca-key.pem")),
-        ("-out", &path("ca.pem")),
-    ]);
-    openssl(&["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"], &[
-        ("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
-        ("-addext", "basicConstraints=critical,CA:FALSE"),
-        ("-CA", &path("ca.pem")),
-        ("-CAkey", &path("ca-key.pem")),
-        ("-keyout", &path("key.pem")),
-        ("-out", &path("cert.pem")),
-    ]);
+    openssl(
+        &["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test authority"],
+        &[("-keyout", &path("ca-key.pem")), ("-out", &path("ca.pem"))],
+    );
+    openssl(
+        &["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"],
+        &[
+            ("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+            ("-addext", "basicConstraints=critical,CA:FALSE"),
+            ("-CA", &path("ca.pem")),
+            ("-CAkey", &path("ca-key.pem")),
+            ("-keyout", &path("key.pem")),
+            ("-out", &path("cert.pem")),
+        ],
+    );
     // The broker's process may run as another user.
     for name in ["", "key.pem", "cert.pem"] {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -110,7 +113,8 @@ fn real_untrusted_certificate_is_told() {
     }
     let port = crate::support::ports::unused();
     let listener = format!("listeners.ssl.1 = 127.0.0.1:{port}");
-    let (cert, key) = (format!("ssl_options.certfile = {}", path("cert.pem")), format!("ssl_options.keyfile = {}", path("key.pem")));
+    let (cert, key) =
+        (format!("ssl_options.certfile = {}", path("cert.pem")), format!("ssl_options.keyfile = {}", path("key.pem")));
     let bench = Bench::new(Broker::own(BrokerVersion::V3, &[&listener, &cert, &key]));
     bench.broker.declare("bench", QueueKind::Classic, json!({}));
     let url = format!("amqps://guest:guest@localhost:{port}/{}", bench.broker.vhost());

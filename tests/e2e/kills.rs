@@ -66,15 +66,20 @@ fn ten_kills_and_two_restarts(version: BrokerVersion, kind: QueueKind) {
         .env("RMQ_WATCHER__AIRFLOW__MAX_IN_FLIGHT", "2")
         .connection("rmq_default", &broker.url());
     setup.dag("chaos", "chaos", "rmq_default");
-    let messages: Vec<Message> =
-        (0..COUNT).map(|n| Message::to_queue("chaos", format!("{n}")).id(&format!("m{n}")).with(|p| p.with_delivery_mode(2))).collect();
+    let messages: Vec<Message> = (0..COUNT)
+        .map(|n| Message::to_queue("chaos", format!("{n}")).id(&format!("m{n}")).with(|p| p.with_delivery_mode(2)))
+        .collect();
     broker.publish(&messages);
     let mut random = fastrand::Rng::with_seed(seed());
     // Each life is long enough to start some runs and too short for all of them.
     stub.always(crate::support::What::Trigger, crate::support::Fault::Late(Duration::from_millis(20)));
     for kill in 0..10 {
         let mut watcher = setup.start();
-        watcher.announce("consumer.failed").announce("delivery.held").announce("airflow.").announce("no messages of queue");
+        watcher
+            .announce("consumer.failed")
+            .announce("delivery.held")
+            .announce("airflow.")
+            .announce("no messages of queue");
         watcher.wait_event("consumer.attached", LATER);
         let so_far = stub.runs("chaos").len();
         let more = random.usize(1..10);

@@ -20,7 +20,9 @@ fn real_message_becomes_a_finished_run_of_real_airflow() {
         let mut watcher = setup.start();
         watcher.wait_event("consumer.attached", SOON);
         let id = format!("e2e-{}", std::process::id());
-        broker.publish(&[Message::to_queue("orders", "{\"order\": 7, \"naïve\": \"é\"}").id(&id).header("x-kind", "new")]);
+        broker.publish(&[Message::to_queue("orders", "{\"order\": 7, \"naïve\": \"é\"}")
+            .id(&id)
+            .header("x-kind", "new")]);
         let run = airflow.wait_state("e2e_orders", &format!("rmq__orders__{id}"), "success", LATER);
         let conf = &run["conf"];
         assert_eq!(conf["body"], "{\"order\": 7, \"naïve\": \"é\"}");

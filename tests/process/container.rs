@@ -7,25 +7,18 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{
-    Exit, LAUNCHER, Run, TEST_LOOP, WATCHER, eventually, proc, scheduler_script, signal,
-};
+use crate::harness::{Exit, LAUNCHER, Run, TEST_LOOP, WATCHER, eventually, proc, scheduler_script, signal};
 
 /// `unshare … INIT COMMAND` in a new PID namespace.
 fn container(words: &[&str]) -> Command {
     let mut command = Command::new("unshare");
-    command
-        .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
-        .args(words)
-        .env(TEST_LOOP, "idle");
+    command.args(["--pid", "--fork", "--mount-proc", "--kill-child"]).args(words).env(TEST_LOOP, "idle");
     command
 }
 
 /// The PID outside of the namespace's PID 1.
 fn init_of(run: &Run) -> i32 {
-    eventually("the namespace's PID 1", || {
-        proc::children(run.pid).first().copied()
-    })
+    eventually("the namespace's PID 1", || proc::children(run.pid).first().copied())
 }
 
 /// The PID outside of the watcher, once its loop runs.
@@ -39,9 +32,7 @@ fn watcher_of(run: &Run, init: i32) -> i32 {
 }
 
 fn ended(pids: &[i32]) {
-    eventually("the end of everything in the namespace", || {
-        pids.iter().all(|pid| !proc::is_alive(*pid)).then_some(())
-    });
+    eventually("the end of everything in the namespace", || pids.iter().all(|pid| !proc::is_alive(*pid)).then_some(()));
 }
 
 /// The inits, and whether they hand a stop to the whole group.
@@ -83,20 +74,14 @@ fn row_43_container_code_is_the_scheduler_s_under_every_init() {
 
 #[test]
 fn row_36_dumb_init_hands_other_signals_to_the_group_and_the_watcher_runs_on() {
-    let script =
-        "trap 'echo dumped' USR2; trap : HUP QUIT USR1; echo ready; while :; do sleep 0.02; done";
+    let script = "trap 'echo dumped' USR2; trap : HUP QUIT USR1; echo ready; while :; do sleep 0.02; done";
     let mut command = container(&["dumb-init", "--", LAUNCHER.path(), "--", "sh", "-c", script]);
     command.env("DUMB_INIT_SETSID", "1");
     let run = Run::start(command);
     let init = init_of(&run);
     let watcher = watcher_of(&run, init);
     run.line("ready");
-    for handed_on in [
-        Signal::SIGUSR1,
-        Signal::SIGQUIT,
-        Signal::SIGHUP,
-        Signal::SIGUSR2,
-    ] {
+    for handed_on in [Signal::SIGUSR1, Signal::SIGQUIT, Signal::SIGHUP, Signal::SIGUSR2] {
         signal(init, handed_on);
     }
     run.line("dumped");
@@ -142,8 +127,7 @@ fn row_45_kill_9_of_pid_1_leaves_nothing() {
 
 #[test]
 fn row_46_watcher_as_pid_1_with_its_parent_outside_is_refused() {
-    let run = Run::start(container(&[WATCHER.path(), "run", "--parent-pid", "12345"]))
-        .announce(&["start.refused"]);
+    let run = Run::start(container(&[WATCHER.path(), "run", "--parent-pid", "12345"])).announce(&["start.refused"]);
     assert_eq!(run.exit(), Exit::Code(2));
     run.line("does not hold the scheduler's PID — not starting the watcher");
 }
@@ -152,9 +136,7 @@ fn row_46_watcher_as_pid_1_with_its_parent_outside_is_refused() {
 fn row_46_deadline_holds_for_a_watcher_that_is_pid_1() {
     // The kernel drops its own alarm's default action for PID 1, so a handler has to end the process: 128 + 14.
     let mut command = container(&[WATCHER.path(), "run", "--standalone"]);
-    command
-        .env("RMQ_WATCHER_TEST_LOOP", "hang_close")
-        .env("RMQ_WATCHER_TEST_HARD_EXIT_SECS", "0.5");
+    command.env("RMQ_WATCHER_TEST_LOOP", "hang_close").env("RMQ_WATCHER_TEST_HARD_EXIT_SECS", "0.5");
     let run = Run::start(command);
     run.line("started on its own");
     signal(init_of(&run), Signal::SIGTERM);

@@ -14,12 +14,7 @@ fn document(name: &str) -> String {
 fn rows(text: &str) -> Vec<Vec<String>> {
     text.lines()
         .filter(|line| line.starts_with("| ") && !line.starts_with("| ---"))
-        .map(|line| {
-            line.trim_matches('|')
-                .split(" | ")
-                .map(|cell| cell.trim().to_owned())
-                .collect()
-        })
+        .map(|line| line.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect())
         .collect()
 }
 
@@ -31,23 +26,15 @@ fn log_lines_page_lists_exactly_the_events_with_their_levels() {
         .filter(|cells| cells.len() == 4 && cells[2].starts_with('`'))
         .map(|cells| (cells[2].trim_matches('`').to_owned(), cells[1].clone()))
         .collect();
-    let in_code: BTreeSet<(String, String)> = events::ALL
-        .iter()
-        .map(|(name, level)| ((*name).to_owned(), line::level_word(*level).to_owned()))
-        .collect();
+    let in_code: BTreeSet<(String, String)> =
+        events::ALL.iter().map(|(name, level)| ((*name).to_owned(), line::level_word(*level).to_owned())).collect();
     assert_eq!(documented, in_code);
 }
 
 #[test]
 fn operations_page_lists_every_exit_code() {
     let text = document("docs/operations.md");
-    for code in [
-        exit::STOPPED,
-        exit::FAILED,
-        exit::REFUSED,
-        exit::COMMAND_NOT_EXECUTABLE,
-        exit::COMMAND_NOT_FOUND,
-    ] {
+    for code in [exit::STOPPED, exit::FAILED, exit::REFUSED, exit::COMMAND_NOT_EXECUTABLE, exit::COMMAND_NOT_FOUND] {
         assert!(text.contains(&format!("| {code} |")), "exit code {code}");
     }
 }

@@ -15,10 +15,7 @@ fn wakeups(pid: i32) -> BTreeMap<String, u64> {
                 let line = status.lines().find(|line| line.starts_with(name)).unwrap();
                 line.split_ascii_whitespace().nth(1).unwrap().to_owned()
             };
-            (
-                field("Name:"),
-                field("voluntary_ctxt_switches:").parse().unwrap(),
-            )
+            (field("Name:"), field("voluntary_ctxt_switches:").parse().unwrap())
         })
         .collect()
 }
@@ -34,16 +31,10 @@ fn idle_watcher_wakes_once_a_second_in_its_main_thread_only() {
     std::thread::sleep(Duration::from_secs(3));
     let after = wakeups(pid);
     let ticks = begin.elapsed().as_secs();
-    let woken: BTreeMap<&str, u64> = after
-        .iter()
-        .map(|(name, count)| (name.as_str(), count - before[name]))
-        .collect();
+    let woken: BTreeMap<&str, u64> = after.iter().map(|(name, count)| (name.as_str(), count - before[name])).collect();
     assert_eq!(woken["loop"], 0, "{woken:?}");
     assert_eq!(woken["log-writer"], 0, "{woken:?}");
-    assert!(
-        (ticks - 1..=ticks + 1).contains(&woken["rmq-watcher"]),
-        "{woken:?}"
-    );
+    assert!((ticks - 1..=ticks + 1).contains(&woken["rmq-watcher"]), "{woken:?}");
     assert_eq!(woken.len(), 3, "{woken:?}");
     let resident = proc::status(pid, "VmRSS").unwrap();
     let kib: u64 = resident.trim_end_matches(" kB").parse().unwrap();

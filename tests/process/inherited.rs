@@ -6,20 +6,14 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 
 use crate::harness::{Exit, Run, before_exec, proc, signal, watcher};
 
-#[expect(
-    unsafe_code,
-    reason = "dispositions and timers of a child between fork and exec"
-)]
+#[expect(unsafe_code, reason = "dispositions and timers of a child between fork and exec")]
 fn ignore(signal: Signal) -> std::io::Result<()> {
     // SAFETY: no handler function is involved.
     unsafe { nix::sys::signal::signal(signal, nix::sys::signal::SigHandler::SigIgn) }?;
     Ok(())
 }
 
-#[expect(
-    unsafe_code,
-    reason = "dispositions and timers of a child between fork and exec"
-)]
+#[expect(unsafe_code, reason = "dispositions and timers of a child between fork and exec")]
 fn start_alarm(seconds: u32) {
     // SAFETY: a timer of the calling process.
     unsafe { libc::alarm(seconds) };
@@ -48,11 +42,7 @@ fn row_33_inherited_alarm_does_not_hit_and_the_own_deadline_does() {
         let begin = Instant::now();
         signal(pid, Signal::SIGTERM);
         assert_eq!(Exit::of(pid), Exit::Signal(14));
-        assert!(
-            begin.elapsed() >= Duration::from_millis(1400),
-            "{:?}",
-            begin.elapsed()
-        );
+        assert!(begin.elapsed() >= Duration::from_millis(1400), "{:?}", begin.elapsed());
     }
 }
 

@@ -20,38 +20,16 @@ pub(crate) struct HungFileSystem {
 impl HungFileSystem {
     pub(crate) fn mount() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let device = File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/fuse")
-            .unwrap();
-        let options = format!(
-            "fd={},rootmode=40000,user_id=0,group_id=0",
-            device.as_raw_fd()
-        );
+        let device = File::options().read(true).write(true).open("/dev/fuse").unwrap();
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
         let target = std::ffi::CString::new(directory.path().to_str().unwrap()).unwrap();
         let options = std::ffi::CString::new(options).unwrap();
         #[expect(unsafe_code, reason = "mount(2) has no safe form here")]
         // SAFETY: C strings that live until the call returns.
-        let answer = unsafe {
-            libc::mount(
-                c"hung".as_ptr(),
-                target.as_ptr(),
-                c"fuse".as_ptr(),
-                0,
-                options.as_ptr().cast(),
-            )
-        };
-        assert_eq!(
-            answer,
-            0,
-            "mount a FUSE file system: {}",
-            std::io::Error::last_os_error()
-        );
-        Self {
-            directory,
-            device: Some(device),
-        }
+        let answer =
+            unsafe { libc::mount(c"hung".as_ptr(), target.as_ptr(), c"fuse".as_ptr(), 0, options.as_ptr().cast()) };
+        assert_eq!(answer, 0, "mount a FUSE file system: {}", std::io::Error::last_os_error());
+        Self { directory, device: Some(device) }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -89,19 +67,8 @@ impl FreezableFileSystem {
         std::fs::create_dir(&mount).unwrap();
         File::create(&image).unwrap().set_len(16 << 20).unwrap();
         run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
-        run(
-            "mount",
-            &[
-                "-o",
-                "loop",
-                image.to_str().unwrap(),
-                mount.to_str().unwrap(),
-            ],
-        );
-        Self {
-            mount,
-            _directory: directory,
-        }
+        run("mount", &["-o", "loop", image.to_str().unwrap(), mount.to_str().unwrap()]);
+        Self { mount, _directory: directory }
     }
 
     fn freeze(&self) {
@@ -116,21 +83,14 @@ impl FreezableFileSystem {
 impl Drop for FreezableFileSystem {
     fn drop(&mut self) {
         // Also after a failed test, or the machine keeps a process that nobody can end.
-        let _ = Command::new("fsfreeze")
-            .arg("-u")
-            .arg(&self.mount)
-            .stderr(Stdio::null())
-            .status();
+        let _ = Command::new("fsfreeze").arg("-u").arg(&self.mount).stderr(Stdio::null()).status();
         unmount(&self.mount);
     }
 }
 
 fn run(program: &str, arguments: &[&str]) {
     let path = std::env::var("PATH").unwrap_or_default();
-    let status = Command::new(program)
-        .args(arguments)
-        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
-        .status();
+    let status = Command::new(program).args(arguments).env("PATH", format!("{path}:/usr/sbin:/sbin")).status();
     assert!(status.unwrap().success(), "{program} {arguments:?}");
 }
 
@@ -156,25 +116,13 @@ fn row_40_watcher_stuck_in_the_kernel_does_not_keep_the_scheduler_and_ends_after
     signal(watcher, Signal::SIGTERM);
     run.line("the loop is still running 0.5s after the stop");
     // It has called _exit, and the kernel cannot finish it: main thread Z, loop thread D.
-    eventually("the zombie main thread", || {
-        (proc::state(watcher)? == 'Z').then_some(())
-    });
-    assert!(
-        Path::new(&format!("/proc/{watcher}/task"))
-            .read_dir()
-            .unwrap()
-            .count()
-            > 1
-    );
+    eventually("the zombie main thread", || (proc::state(watcher)? == 'Z').then_some(()));
+    assert!(Path::new(&format!("/proc/{watcher}/task")).read_dir().unwrap().count() > 1);
     // The scheduler leaves without it, at once.
     let begin = Instant::now();
     run.signal(Signal::SIGTERM);
     assert_eq!(run.exit(), Exit::Signal(15));
-    assert!(
-        begin.elapsed() < Duration::from_secs(7),
-        "{:?}",
-        begin.elapsed()
-    );
+    assert!(begin.elapsed() < Duration::from_secs(7), "{:?}", begin.elapsed());
     frozen.thaw();
     Exit::of(watcher);
 }

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{
-    Exit, LAUNCHER, Run, TEST_LOOP, before_exec, eventually, launcher, proc, signal,
-};
+use crate::harness::{Exit, LAUNCHER, Run, TEST_LOOP, before_exec, eventually, launcher, proc, signal};
 
 #[test]
 fn row_01_start_makes_the_watcher_a_child_of_the_scheduler() {
@@ -19,70 +17,45 @@ fn row_01_start_makes_the_watcher_a_child_of_the_scheduler() {
     assert_eq!(run.started_watcher(), watcher);
     assert_eq!(proc::parent(watcher), Some(run.pid));
     run.becomes("sleep");
-    assert_eq!(
-        proc::read(watcher, "cmdline").as_deref(),
-        Some("rmq-watcher\0run\0")
-    );
-    assert!(
-        run.line("started with PID")
-            .contains(&format!("(scheduler PID {})", run.pid))
-    );
+    assert_eq!(proc::read(watcher, "cmdline").as_deref(), Some("rmq-watcher\0run\0"));
+    assert!(run.line("started with PID").contains(&format!("(scheduler PID {})", run.pid)));
 }
 
 #[test]
 fn row_01_config_flag_is_handed_on() {
     let run = Run::start(launcher("--config /etc/none.toml", &["sleep", "600"]));
     let watcher = run.started_watcher();
-    assert_eq!(
-        proc::read(watcher, "cmdline").as_deref(),
-        Some("rmq-watcher\0run\0--config\0/etc/none.toml\0")
-    );
+    assert_eq!(proc::read(watcher, "cmdline").as_deref(), Some("rmq-watcher\0run\0--config\0/etc/none.toml\0"));
 }
 
 #[test]
 fn row_03_exit_code_is_the_scheduler_s() {
     for code in [0, 1, 3, 77, 255] {
-        let run = Run::start(launcher("", &["sh", "-c", &format!("exit {code}")]))
-            .announce(&["start.abandoned"]);
+        let run = Run::start(launcher("", &["sh", "-c", &format!("exit {code}")])).announce(&["start.abandoned"]);
         assert_eq!(run.exit(), Exit::Code(code));
     }
     for number in [9, 15, 6] {
-        let run = Run::start(launcher(
-            "",
-            &["sh", "-c", &format!("kill -{number} $$; sleep 5")],
-        ))
-        .announce(&["start.abandoned"]);
+        let run = Run::start(launcher("", &["sh", "-c", &format!("kill -{number} $$; sleep 5")]))
+            .announce(&["start.abandoned"]);
         assert_eq!(run.exit(), Exit::Signal(number));
     }
 }
 
 /// A scheduler that prints its children and exits with 7.
-const PRINT_CHILDREN: [&str; 3] = [
-    "sh",
-    "-c",
-    "echo \"children: $(cat /proc/$$/task/$$/children | wc -w)\"; exit 7",
-];
+const PRINT_CHILDREN: [&str; 3] = ["sh", "-c", "echo \"children: $(cat /proc/$$/task/$$/children | wc -w)\"; exit 7"];
 
 fn assert_scheduler_ran_without_a_watcher(run: &Run, error: &str) {
     assert_eq!(run.exit(), Exit::Code(7));
     let line = run.line("RMQ Watcher process could not be started");
     assert!(line.contains(error), "{line}");
     // The shell's own command substitution is one of its children while cat reads the list.
-    assert!(
-        run.line("children:").ends_with("children: 1"),
-        "{}",
-        run.text()
-    );
+    assert!(run.line("children:").ends_with("children: 1"), "{}", run.text());
     assert_eq!(run.count("started with PID"), 0);
 }
 
 #[test]
 fn row_04_missing_watcher_is_named_and_the_scheduler_runs() {
-    let run = Run::start(launcher(
-        "--watcher /nonexistent/rmq-watcher",
-        &PRINT_CHILDREN,
-    ))
-    .announce(&["launch.failed"]);
+    let run = Run::start(launcher("--watcher /nonexistent/rmq-watcher", &PRINT_CHILDREN)).announce(&["launch.failed"]);
     assert_scheduler_ran_without_a_watcher(&run, "ENOENT");
 }
 
@@ -92,11 +65,7 @@ fn row_04_watcher_is_looked_for_beside_the_launcher_and_on_path() {
     let elsewhere = tempfile::tempdir().unwrap();
     let lone_launcher = alone.path().join("rmq-launcher");
     std::fs::copy(LAUNCHER.path(), &lone_launcher).unwrap();
-    std::os::unix::fs::symlink(
-        crate::harness::WATCHER.path(),
-        elsewhere.path().join("rmq-watcher"),
-    )
-    .unwrap();
+    std::os::unix::fs::symlink(crate::harness::WATCHER.path(), elsewhere.path().join("rmq-watcher")).unwrap();
     let start = |path: String| {
         let mut command = Command::new(&lone_launcher);
         command.env(TEST_LOOP, "idle");
@@ -105,8 +74,7 @@ fn row_04_watcher_is_looked_for_beside_the_launcher_and_on_path() {
     };
     let run = start("/nonexistent:/usr/bin:/bin".to_owned()).announce(&["launch.failed"]);
     assert_scheduler_ran_without_a_watcher(&run, "ENOENT");
-    let run = start(format!("/usr/bin:/bin:{}", elsewhere.path().display()))
-        .announce(&["start.abandoned"]);
+    let run = start(format!("/usr/bin:/bin:{}", elsewhere.path().display())).announce(&["start.abandoned"]);
     run.line("started with PID");
     assert_eq!(run.exit(), Exit::Code(7));
 }
@@ -133,11 +101,8 @@ fn row_05_file_that_cannot_be_executed_is_named_and_not_run_by_a_shell() {
 
 #[test]
 fn row_05_required_watcher_that_cannot_start_keeps_the_command_from_starting() {
-    let run = Run::start(launcher(
-        "--require-watcher --watcher /nonexistent/w",
-        &["echo", "ran"],
-    ))
-    .announce(&["launch.failed"]);
+    let run = Run::start(launcher("--require-watcher --watcher /nonexistent/w", &["echo", "ran"]))
+        .announce(&["launch.failed"]);
     assert_eq!(run.exit(), Exit::Code(2));
     assert_eq!(run.count("ran"), 0);
 }
@@ -148,18 +113,10 @@ fn row_06_watcher_on_a_hung_file_system_holds_the_scheduler_up_for_two_seconds()
         let hung = crate::kernel::HungFileSystem::mount();
         let options = format!("{flag} --watcher {}/rmq-watcher", hung.path().display());
         let begin = Instant::now();
-        let run = Run::start(launcher(&options, &["sh", "-c", "exit 7"]))
-            .announce(&["launch.unconfirmed"]);
+        let run = Run::start(launcher(&options, &["sh", "-c", "exit 7"])).announce(&["launch.unconfirmed"]);
         assert_eq!(run.exit(), expected);
-        assert!(
-            begin.elapsed() >= Duration::from_millis(1900),
-            "{:?}",
-            begin.elapsed()
-        );
-        assert!(
-            run.line("not confirmed within 2s")
-                .contains("RMQ Watcher process")
-        );
+        assert!(begin.elapsed() >= Duration::from_millis(1900), "{:?}", begin.elapsed());
+        assert!(run.line("not confirmed within 2s").contains("RMQ Watcher process"));
         assert_eq!(run.count("started with PID"), 0);
     }
 }
@@ -208,14 +165,10 @@ fn row_08_nested_launcher_starts_no_second_watcher() {
         let run = Run::start(launcher("", nested));
         let watcher = run.started_watcher();
         let line = run.line("already started");
-        assert!(
-            line.contains(&format!("with PID {watcher} for the process {}", run.pid)),
-            "{line}"
-        );
+        assert!(line.contains(&format!("with PID {watcher} for the process {}", run.pid)), "{line}");
         eventually("the scheduler", || {
             let all = proc::descendants(run.pid).into_iter().chain([run.pid]);
-            all.map(|pid| proc::read(pid, "comm"))
-                .find(|comm| comm.as_deref() == Some("sleep\n"))
+            all.map(|pid| proc::read(pid, "comm")).find(|comm| comm.as_deref() == Some("sleep\n"))
         });
         let watchers = proc::descendants(run.pid)
             .into_iter()
@@ -228,33 +181,23 @@ fn row_08_nested_launcher_starts_no_second_watcher() {
 #[test]
 fn row_08_stale_marker_does_not_keep_the_watcher_from_starting() {
     // An ancestor of ours that has no watcher; a process that is no ancestor; nonsense.
-    for marker in [
-        format!("{}:1", std::process::id()),
-        "1:2".to_owned(),
-        "x".to_owned(),
-    ] {
+    for marker in [format!("{}:1", std::process::id()), "1:2".to_owned(), "x".to_owned()] {
         let mut command = launcher("", &["sleep", "600"]);
         command.env("RMQ_WATCHER_LAUNCHED", &marker);
         let run = Run::start(command);
         let watcher = run.started_watcher();
         run.becomes("sleep");
         let environment = proc::read(run.pid, "environ").unwrap();
-        let markers: Vec<&str> = environment
-            .split('\0')
-            .filter(|entry| entry.starts_with("RMQ_WATCHER_LAUNCHED"))
-            .collect();
-        assert_eq!(
-            markers,
-            [format!("RMQ_WATCHER_LAUNCHED={}:{watcher}", run.pid)]
-        );
+        let markers: Vec<&str> =
+            environment.split('\0').filter(|entry| entry.starts_with("RMQ_WATCHER_LAUNCHED")).collect();
+        assert_eq!(markers, [format!("RMQ_WATCHER_LAUNCHED={}:{watcher}", run.pid)]);
     }
 }
 
 #[test]
 fn row_08_scheduler_that_daemonizes_gets_a_line_and_no_watcher() {
     for flag in ["-D", "--daemon"] {
-        let run = Run::start(launcher("", &["sh", "-c", "exit 4", "scheduler", flag]))
-            .announce(&["launch.refused"]);
+        let run = Run::start(launcher("", &["sh", "-c", "exit 4", "scheduler", flag])).announce(&["launch.refused"]);
         assert_eq!(run.exit(), Exit::Code(4));
         run.line("the scheduler leaves its process for the background");
         assert_eq!(run.count("started with PID"), 0);
@@ -265,19 +208,13 @@ fn row_08_scheduler_that_daemonizes_gets_a_line_and_no_watcher() {
 fn row_39_watcher_killed_outright_stays_a_zombie_and_the_scheduler_runs_on() {
     let run = Run::start(launcher(
         "",
-        &[
-            "sh",
-            "-c",
-            "trap 'exit 0' TERM; echo ready; while :; do sleep 0.02 & wait $!; done",
-        ],
+        &["sh", "-c", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.02 & wait $!; done"],
     ));
     let watcher = run.started_watcher();
     run.line("ready");
     signal(watcher, Signal::SIGKILL);
     // dash collects children it never started when it waits for its own; either way nothing runs any more.
-    eventually("the watcher's end", || {
-        (!proc::is_alive(watcher)).then_some(())
-    });
+    eventually("the watcher's end", || (!proc::is_alive(watcher)).then_some(()));
     assert!(proc::is_alive(run.pid));
     run.signal(Signal::SIGTERM);
     assert_eq!(run.exit(), Exit::Code(0));
@@ -304,9 +241,7 @@ fn row_41_caller_s_descriptors_stay_out_of_the_watcher() {
         Ok(())
     });
     let run = Run::start_with(command, |command, log| {
-        command
-            .stdout(crate::harness::open(log))
-            .stderr(crate::harness::open(log));
+        command.stdout(crate::harness::open(log)).stderr(crate::harness::open(log));
         command.stdin(std::fs::File::open("/etc/passwd").unwrap());
     });
     let watcher = run.started_watcher();
@@ -316,10 +251,7 @@ fn row_41_caller_s_descriptors_stay_out_of_the_watcher() {
     assert_eq!(of_scheduler[&0], "/etc/passwd");
     let of_watcher = proc::descriptors(watcher);
     assert_eq!(of_watcher[&0], "/dev/null");
-    assert!(
-        of_watcher.values().all(|target| target != "/etc/hostname"),
-        "{of_watcher:?}"
-    );
+    assert!(of_watcher.values().all(|target| target != "/etc/hostname"), "{of_watcher:?}");
 }
 
 #[test]
@@ -333,13 +265,7 @@ fn row_41_watcher_s_environment_has_nothing_of_the_scheduler_s_own() {
         .env("KEPT", "1");
     let run = Run::start(command);
     let environment = proc::read(run.started_watcher(), "environ").unwrap();
-    for name in [
-        "NOTIFY_SOCKET=",
-        "LISTEN_FDS=",
-        "LISTEN_PID=",
-        "LD_PRELOAD=",
-        "RMQ_WATCHER_LAUNCHED=",
-    ] {
+    for name in ["NOTIFY_SOCKET=", "LISTEN_FDS=", "LISTEN_PID=", "LD_PRELOAD=", "RMQ_WATCHER_LAUNCHED="] {
         assert!(!environment.contains(name), "{name} in {environment}");
     }
     assert!(environment.contains("KEPT=1"));
@@ -351,8 +277,7 @@ fn row_41_watcher_s_environment_has_nothing_of_the_scheduler_s_own() {
 
 #[test]
 fn row_42_shell_entrypoint_and_fork_storm_leave_the_watcher_running() {
-    let script =
-        "for n in $(seq 300); do /bin/true; done; (sleep 0.01 &); echo stormed; exec sleep 600";
+    let script = "for n in $(seq 300); do /bin/true; done; (sleep 0.01 &); echo stormed; exec sleep 600";
     let run = Run::start(launcher("", &["bash", "-c", script]));
     let watcher = run.started_watcher();
     run.line("stormed");

@@ -22,18 +22,13 @@ pub(crate) fn full_pipe() -> (OwnedFd, OwnedFd) {
 
 /// How many rounds the flooding loop has done.
 fn rounds(file: &Path) -> u64 {
-    std::fs::read_to_string(file)
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or_default()
+    std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
 }
 
 /// Waits until the loop has done some more rounds than it has now.
 fn loop_goes_on(file: &Path) {
     let now = rounds(file);
-    eventually("more rounds of the loop", || {
-        (rounds(file) > now + 20).then_some(())
-    });
+    eventually("more rounds of the loop", || (rounds(file) > now + 20).then_some(()));
 }
 
 #[test]
@@ -53,10 +48,7 @@ fn row_31_stalled_standard_output_holds_up_neither_loop_nor_exit() {
     assert!(proc::is_alive(run.pid));
     signal(run.pid, Signal::SIGTERM);
     assert_eq!(run.exit(), Exit::Code(0));
-    run.line(&format!(
-        "RMQ Watcher process {}: logging did not shut down within 2s — exiting without it",
-        run.pid
-    ));
+    run.line(&format!("RMQ Watcher process {}: logging did not shut down within 2s — exiting without it", run.pid));
     drop(reader);
 }
 
@@ -82,15 +74,9 @@ fn row_31_stall_that_ends_lets_the_log_flow_again_and_counts_what_was_lost() {
         text.drain(..keep);
     }
     let text = String::from_utf8_lossy(&text).into_owned();
-    let line = text
-        .lines()
-        .find(|line| line.contains("event=log.dropped"))
-        .unwrap();
+    let line = text.lines().find(|line| line.contains("event=log.dropped")).unwrap();
     assert!(line.contains("WARNING - RMQ Watcher log: "), "{line}");
-    assert!(
-        line.contains(" lines were lost because standard output did not take them"),
-        "{line}"
-    );
+    assert!(line.contains(" lines were lost because standard output did not take them"), "{line}");
     drop(run);
 }
 
@@ -147,9 +133,6 @@ fn row_32_line_goes_out_in_one_write() {
     run.signal_group(Signal::SIGTERM);
     assert_eq!(run.exit(), Exit::Code(0));
     let writes = std::fs::read_to_string(&trace).unwrap();
-    let of_line = writes
-        .lines()
-        .filter(|write| write.contains("write(1, \"["))
-        .count();
+    let of_line = writes.lines().filter(|write| write.contains("write(1, \"[")).count();
     assert_eq!(of_line, run.text().lines().count(), "{line}\n{writes}");
 }

@@ -46,9 +46,7 @@ fn killed_scheduler_is_noticed(switches: &[(&str, &str)]) {
     command.envs(switches.iter().copied());
     let run = Run::start(command).announce(&["pdeathsig.refused", "parent.exited"]);
     let watcher = run.started_watcher();
-    run.line(&format!(
-        "RMQ Watcher process {watcher}: prctl(PR_SET_PDEATHSIG) failed: EPERM"
-    ));
+    run.line(&format!("RMQ Watcher process {watcher}: prctl(PR_SET_PDEATHSIG) failed: EPERM"));
     run.signal(Signal::SIGKILL);
     assert_eq!(run.exit(), Exit::Signal(9));
     assert_eq!(Exit::of(watcher), Exit::Code(0));
@@ -63,41 +61,26 @@ fn killed_scheduler_is_noticed(switches: &[(&str, &str)]) {
 
 #[test]
 fn row_15_scheduler_that_had_dropped_its_uid_is_noticed_without_a_signal() {
-    let drop_uid = [
-        "setpriv",
-        "--reuid",
-        "65534",
-        "--clear-groups",
-        "sleep",
-        "600",
-    ];
+    let drop_uid = ["setpriv", "--reuid", "65534", "--clear-groups", "sleep", "600"];
     let mut command = launcher("", &drop_uid);
     command.envs([NO_CHECK]);
     let run = Run::start(command).announce(&["parent.exited"]);
     let watcher = run.started_watcher();
     eventually("the dropped uid", || {
-        (proc::read(run.pid, "comm")? == "sleep\n"
-            && proc::status(run.pid, "Uid")?.starts_with("65534"))
-        .then_some(())
+        (proc::read(run.pid, "comm")? == "sleep\n" && proc::status(run.pid, "Uid")?.starts_with("65534")).then_some(())
     });
     run.signal(Signal::SIGKILL);
     assert_eq!(run.exit(), Exit::Signal(9));
     assert_eq!(Exit::of(watcher), Exit::Code(0));
-    run.line(&format!(
-        "the scheduler process {} has exited (parent is now",
-        run.pid
-    ));
+    run.line(&format!("the scheduler process {} has exited (parent is now", run.pid));
     assert_eq!(run.count("received"), 0);
 }
 
 #[test]
 fn row_16_scheduler_that_ends_and_tells_nobody_takes_the_watcher_along() {
     for code in [0, 3] {
-        let run = Run::start(launcher(
-            "",
-            &["sh", "-c", &format!("echo ready; read line; exit {code}")],
-        ))
-        .announce(&["start.abandoned", "preparation.abandoned"]);
+        let run = Run::start(launcher("", &["sh", "-c", &format!("echo ready; read line; exit {code}")]))
+            .announce(&["start.abandoned", "preparation.abandoned"]);
         assert_eq!(run.exit(), Exit::Code(code));
         assert_eq!(Exit::of(run.watcher()), Exit::Code(0));
     }
@@ -105,14 +88,8 @@ fn row_16_scheduler_that_ends_and_tells_nobody_takes_the_watcher_along() {
 
 #[test]
 fn row_16_watcher_started_by_a_shell_beside_the_scheduler_needs_no_launcher() {
-    for start in [
-        "RMQ_WATCHER_PARENT_PID=$$ WATCHER run",
-        "WATCHER run --parent-pid $$",
-    ] {
-        let script = format!(
-            "{} & exec sleep 600",
-            start.replace("WATCHER run", &format!("{WATCHER} run"))
-        );
+    for start in ["RMQ_WATCHER_PARENT_PID=$$ WATCHER run", "WATCHER run --parent-pid $$"] {
+        let script = format!("{} & exec sleep 600", start.replace("WATCHER run", &format!("{WATCHER} run")));
         let mut command = std::process::Command::new("sh");
         command.args(["-c", &script]).env(TEST_LOOP, "idle");
         let run = Run::start(command);
@@ -157,26 +134,12 @@ fn row_18_reused_pid_of_the_scheduler_is_not_taken_for_it() {
     );
     let directory = tempfile::tempdir().unwrap();
     let mut command = std::process::Command::new("unshare");
-    command.args([
-        "--pid",
-        "--fork",
-        "--mount-proc",
-        "--kill-child",
-        "sh",
-        "-c",
-        &script,
-    ]);
+    command.args(["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", &script]);
     command.arg(directory.path());
     let run = Run::start(command).announce(&["start.abandoned"]);
     let line = run.line("stranger");
     let scheduler = number_after(&line, "scheduler ");
-    assert_eq!(
-        number_after(&line, "stranger "),
-        scheduler,
-        "the kernel did not reuse the PID"
-    );
-    run.line(&format!(
-        "the scheduler process {scheduler} exited before the watcher started"
-    ));
+    assert_eq!(number_after(&line, "stranger "), scheduler, "the kernel did not reuse the PID");
+    run.line(&format!("the scheduler process {scheduler} exited before the watcher started"));
     run.line("code 0");
 }

@@ -23,9 +23,7 @@ fn row_19_kill_9_at_random_moments_of_the_start_leaves_no_survivor() {
         };
         let mut command = launcher("", &["sleep", "600"]);
         command.envs(switches.iter().map(|name| (*name, "1")));
-        let run = Run::start(command)
-            .announce(&ANY_ENDING)
-            .announce(&["pdeathsig.refused"]);
+        let run = Run::start(command).announce(&ANY_ENDING).announce(&["pdeathsig.refused"]);
         let begin = Instant::now();
         let wait = Duration::from_micros(random.u64(0..8000));
         while begin.elapsed() < wait {
@@ -40,10 +38,7 @@ fn row_19_kill_9_at_random_moments_of_the_start_leaves_no_survivor() {
         }
         endings[usize::from(!left.is_empty())] += 1;
     }
-    assert!(
-        endings[1] > rounds / 4,
-        "too few rounds met a watcher: {endings:?}, seed {seed}"
-    );
+    assert!(endings[1] > rounds / 4, "too few rounds met a watcher: {endings:?}, seed {seed}");
 }
 
 #[test]
@@ -56,10 +51,7 @@ fn row_20_term_right_after_the_fork_ends_with_0() {
             if let Some(child) = proc::children(run.pid).first() {
                 break *child;
             }
-            assert!(
-                begin.elapsed() < crate::harness::PATIENCE,
-                "no watcher was forked"
-            );
+            assert!(begin.elapsed() < crate::harness::PATIENCE, "no watcher was forked");
         };
         signal(watcher, Signal::SIGTERM);
         assert_eq!(Exit::of(watcher), Exit::Code(0), "round {round}");

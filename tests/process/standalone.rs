@@ -18,16 +18,10 @@ fn standalone_tells_the_service_manager_when_it_is_ready_and_when_it_stops() {
         String::from_utf8_lossy(&buffer[..count]).into_owned()
     };
     let mut command = watcher("idle");
-    command
-        .arg("--standalone")
-        .env_remove("RMQ_WATCHER_PARENT_PID")
-        .env("NOTIFY_SOCKET", &path);
+    command.arg("--standalone").env_remove("RMQ_WATCHER_PARENT_PID").env("NOTIFY_SOCKET", &path);
     let run = Run::start(command);
     assert_eq!(receive(), "READY=1");
-    run.line(&format!(
-        "RMQ Watcher process {} started on its own",
-        run.pid
-    ));
+    run.line(&format!("RMQ Watcher process {} started on its own", run.pid));
     run.signal(Signal::SIGTERM);
     assert_eq!(receive(), "STOPPING=1");
     assert_eq!(run.exit(), Exit::Code(0));
@@ -36,9 +30,7 @@ fn standalone_tells_the_service_manager_when_it_is_ready_and_when_it_stops() {
 #[test]
 fn standalone_without_a_listening_manager_says_so_and_runs() {
     let mut command = watcher("idle");
-    command
-        .arg("--standalone")
-        .env("NOTIFY_SOCKET", "/nonexistent/notify");
+    command.arg("--standalone").env("NOTIFY_SOCKET", "/nonexistent/notify");
     let run = Run::start(command).announce(&["notify.failed"]);
     run.line("could not tell the service manager READY=1");
     assert!(proc::is_alive(run.pid));
@@ -47,13 +39,7 @@ fn standalone_without_a_listening_manager_says_so_and_runs() {
 #[test]
 fn standalone_outlives_the_process_that_started_it() {
     let mut command = std::process::Command::new("sh");
-    command.args([
-        "-c",
-        &format!(
-            "{} run --standalone & echo pid $!",
-            crate::harness::WATCHER.path()
-        ),
-    ]);
+    command.args(["-c", &format!("{} run --standalone & echo pid $!", crate::harness::WATCHER.path())]);
     command.env(crate::harness::TEST_LOOP, "idle");
     let run = Run::start(command);
     let pid = crate::harness::number_after(&run.line("pid "), "pid ");

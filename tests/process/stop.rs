@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{
-    Exit, Run, WATCHER, eventually, launcher, proc, scheduler_script, signal, watcher,
-};
+use crate::harness::{Exit, Run, WATCHER, eventually, launcher, proc, scheduler_script, signal, watcher};
 
 /// SIGALRM.
 const ALARM: i32 = 14;
@@ -21,9 +19,7 @@ fn row_09_term_to_the_group_stops_the_watcher_within_its_loop() {
     run.line("RMQ Watcher process received SIGTERM — stopping the watcher (sent by PID ");
     run.line("loop stopped");
     assert_eq!(run.exit(), Exit::Code(5));
-    eventually("the watcher's end", || {
-        (!proc::is_alive(watcher)).then_some(())
-    });
+    eventually("the watcher's end", || (!proc::is_alive(watcher)).then_some(()));
 }
 
 #[test]
@@ -33,13 +29,7 @@ fn row_09_term_to_the_watcher_alone_names_its_sender_and_ends_with_0() {
     signal(watcher, Signal::SIGTERM);
     assert_eq!(Exit::of(watcher), Exit::Code(0));
     let line = run.line("received SIGTERM — stopping the watcher");
-    assert!(
-        line.contains(&format!(
-            "(sent by PID {}) event=stop.requested",
-            std::process::id()
-        )),
-        "{line}"
-    );
+    assert!(line.contains(&format!("(sent by PID {}) event=stop.requested", std::process::id())), "{line}");
     run.line("event=loop.stopped");
     assert!(proc::is_alive(run.pid));
 }
@@ -69,15 +59,8 @@ fn row_11_more_signals_during_the_stop_change_nothing() {
 
 #[test]
 fn row_21_start_without_the_scheduler_s_pid_ends_with_2() {
-    for value in [
-        None,
-        Some(""),
-        Some("abc"),
-        Some("-1"),
-        Some("0"),
-        Some("2147483648"),
-        Some("99999999999999999999"),
-    ] {
+    for value in [None, Some(""), Some("abc"), Some("-1"), Some("0"), Some("2147483648"), Some("99999999999999999999")]
+    {
         let mut command = Command::new(WATCHER.path());
         command.arg("run").env_remove("RMQ_WATCHER_PARENT_PID");
         if let Some(value) = value {
@@ -125,9 +108,7 @@ fn hung_preparation(variables: &[(&str, &str)]) -> (Run, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("preparing");
     let mut command = watcher("hang_preparation");
-    command
-        .env("RMQ_WATCHER_TEST_FILE", &file)
-        .envs(variables.iter().copied());
+    command.env("RMQ_WATCHER_TEST_FILE", &file).envs(variables.iter().copied());
     let run = Run::start(command);
     eventually("the hung preparation", || file.exists().then_some(()));
     (run, directory)
@@ -136,14 +117,8 @@ fn hung_preparation(variables: &[(&str, &str)]) -> (Run, tempfile::TempDir) {
 #[test]
 fn row_24_scheduler_s_death_during_preparation_ends_it_at_once() {
     for (switches, part) in [
-        (
-            &[][..],
-            "received SIGTERM while the watcher was being prepared — exiting",
-        ),
-        (
-            &["RMQ_WATCHER_TEST_NO_PDEATHSIG"],
-            "exited while the watcher was being prepared — exiting",
-        ),
+        (&[][..], "received SIGTERM while the watcher was being prepared — exiting"),
+        (&["RMQ_WATCHER_TEST_NO_PDEATHSIG"], "exited while the watcher was being prepared — exiting"),
         (
             &["RMQ_WATCHER_TEST_NO_PDEATHSIG", "RMQ_WATCHER_TEST_NO_PIDFD"],
             "exited while the watcher was being prepared — exiting",
@@ -180,18 +155,12 @@ fn row_26_loop_that_fails_ends_with_1() {
         ("fail", "a test asked the loop to fail"),
         ("return", "it ended though nothing had asked for it"),
         ("panic", "it panicked: a test asked the loop to panic"),
-        (
-            "panic_stuck_blocking",
-            "it panicked: a test asked the loop to panic",
-        ),
+        ("panic_stuck_blocking", "it panicked: a test asked the loop to panic"),
     ] {
         let run = Run::start(watcher(fault)).announce(&["loop.failed", "thread.panicked"]);
         assert_eq!(run.exit(), Exit::Code(1), "{fault}");
         run.line(&format!("RMQ Watcher loop failed — exiting: {part}"));
-        assert_eq!(
-            run.count("event=thread.panicked"),
-            usize::from(fault.starts_with("panic"))
-        );
+        assert_eq!(run.count("event=thread.panicked"), usize::from(fault.starts_with("panic")));
     }
 }
 
@@ -204,14 +173,8 @@ fn row_27_loop_that_ignores_the_stop_is_left_behind() {
     let begin = Instant::now();
     signal(pid, Signal::SIGTERM);
     assert_eq!(Exit::of(pid), Exit::Code(0));
-    assert!(
-        begin.elapsed() >= Duration::from_millis(1400),
-        "{:?}",
-        begin.elapsed()
-    );
-    run.line(&format!(
-        "RMQ Watcher process {pid}: the loop is still running 1.5s after the stop — exiting without it"
-    ));
+    assert!(begin.elapsed() >= Duration::from_millis(1400), "{:?}", begin.elapsed());
+    run.line(&format!("RMQ Watcher process {pid}: the loop is still running 1.5s after the stop — exiting without it"));
 }
 
 #[test]
@@ -233,11 +196,7 @@ fn row_29_hang_after_the_loop_is_ended_by_the_kernel() {
     let begin = Instant::now();
     signal(pid, Signal::SIGTERM);
     assert_eq!(Exit::of(pid), Exit::Signal(ALARM));
-    assert!(
-        begin.elapsed() >= Duration::from_millis(1400),
-        "{:?}",
-        begin.elapsed()
-    );
+    assert!(begin.elapsed() >= Duration::from_millis(1400), "{:?}", begin.elapsed());
     run.line("loop stopped");
 }
 
@@ -246,9 +205,7 @@ fn row_30_stalled_standard_error_on_the_way_out_is_ended_by_the_kernel() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("preparing");
     let mut command = watcher("hang_preparation");
-    command
-        .env("RMQ_WATCHER_TEST_FILE", &file)
-        .env("RMQ_WATCHER_TEST_HARD_EXIT_SECS", "1.5");
+    command.env("RMQ_WATCHER_TEST_FILE", &file).env("RMQ_WATCHER_TEST_HARD_EXIT_SECS", "1.5");
     let (_reader, writer) = crate::logs::full_pipe();
     let run = Run::start_with(command, |command, log| {
         command.stdout(crate::harness::open(log)).stderr(writer);
@@ -257,11 +214,7 @@ fn row_30_stalled_standard_error_on_the_way_out_is_ended_by_the_kernel() {
     let begin = Instant::now();
     signal(run.pid, Signal::SIGTERM);
     assert_eq!(run.exit(), Exit::Signal(ALARM));
-    assert!(
-        begin.elapsed() >= Duration::from_millis(1400),
-        "{:?}",
-        begin.elapsed()
-    );
+    assert!(begin.elapsed() >= Duration::from_millis(1400), "{:?}", begin.elapsed());
     assert_eq!(run.text(), "");
 }
 
@@ -271,12 +224,7 @@ fn row_36_signals_meant_for_the_scheduler_leave_the_watcher_running() {
     let run = Run::start(launcher("", &["sh", "-c", script]));
     let watcher = run.started_watcher();
     run.line("ready");
-    for ignored in [
-        Signal::SIGHUP,
-        Signal::SIGQUIT,
-        Signal::SIGUSR1,
-        Signal::SIGUSR2,
-    ] {
+    for ignored in [Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2] {
         run.signal_group(ignored);
     }
     // A marker behind them: the loop still runs and stops as it should.
@@ -294,9 +242,7 @@ fn row_37_stopped_scheduler_is_not_a_dead_one() {
     let run = Run::start(launcher("", &["sleep", "600"]));
     let watcher = run.started_watcher();
     run.signal(Signal::SIGSTOP);
-    eventually("the stopped scheduler", || {
-        (proc::state(run.pid)? == 'T').then_some(())
-    });
+    eventually("the stopped scheduler", || (proc::state(run.pid)? == 'T').then_some(()));
     // Longer than one tick of the watcher's own check.
     std::thread::sleep(Duration::from_millis(1300));
     run.signal(Signal::SIGCONT);
@@ -309,9 +255,7 @@ fn row_38_watcher_that_was_stopped_meanwhile_leaves_once_it_runs_again() {
     let run = Run::start(launcher("", &["sleep", "600"])).announce(&["parent.exited"]);
     let watcher = run.started_watcher();
     signal(watcher, Signal::SIGSTOP);
-    eventually("the stopped watcher", || {
-        (proc::state(watcher)? == 'T').then_some(())
-    });
+    eventually("the stopped watcher", || (proc::state(watcher)? == 'T').then_some(()));
     run.signal(Signal::SIGKILL);
     assert_eq!(run.exit(), Exit::Signal(9));
     signal(watcher, Signal::SIGCONT);

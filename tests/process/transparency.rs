@@ -11,27 +11,14 @@ use crate::harness::{TEST_LOOP, before_exec, copy_descriptor, launcher};
 fn probe(through_launcher: bool, close_stdin: bool) -> String {
     // Each prints without changing its own signals, limits or descriptors first.
     let views: [&[&str]; 4] = [
-        &[
-            "cat",
-            "/proc/self/environ",
-            "/proc/self/cmdline",
-            "/proc/self/limits",
-            "",
-        ],
+        &["cat", "/proc/self/environ", "/proc/self/cmdline", "/proc/self/limits", ""],
         &[
             "grep",
             "-E",
             "^(Sig(Blk|Ign|Cgt)|Umask|Uid|Groups|NoNewPrivs|CapEff|Seccomp|Cpus_allowed)",
             "/proc/self/status",
         ],
-        &[
-            "find",
-            "/proc/self/fd",
-            "-maxdepth",
-            "1",
-            "-printf",
-            "%f %l\n",
-        ],
+        &["find", "/proc/self/fd", "-maxdepth", "1", "-printf", "%f %l\n"],
         &[
             "sh",
             "-c",
@@ -90,10 +77,7 @@ fn ignore(signals: &[i32]) {
 
 #[expect(unsafe_code, reason = "limits of a child between fork and exec")]
 fn set_limit(resource: libc::__rlimit_resource_t, value: u64) {
-    let limit = libc::rlimit {
-        rlim_cur: value,
-        rlim_max: value,
-    };
+    let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
     // SAFETY: a valid limit.
     unsafe { libc::setrlimit(resource, &raw const limit) };
 }
@@ -111,26 +95,18 @@ fn row_02_scheduler_finds_everything_as_without_the_launcher() {
         let launched = probe(true, close_stdin);
         assert!(direct.contains("SigBlk:\t0000000000000202"), "{direct}");
         assert!(direct.contains("7 /etc/hostname"), "{direct}");
-        let (marker, rest): (Vec<&str>, Vec<&str>) = launched
-            .split(['\0', '\n'])
-            .partition(|part| part.starts_with("RMQ_WATCHER_LAUNCHED="));
+        let (marker, rest): (Vec<&str>, Vec<&str>) =
+            launched.split(['\0', '\n']).partition(|part| part.starts_with("RMQ_WATCHER_LAUNCHED="));
         assert_eq!(marker.len(), 1, "{launched}");
         let comparable = |parts: Vec<&str>| {
             parts
                 .into_iter()
                 // The pipe that carries this output is another one each time, and the watcher's
                 // log comes through it too.
-                .filter(|part| {
-                    !["pipe:[", "/proc/", "{rmq-watcher}"]
-                        .iter()
-                        .any(|own| part.contains(own))
-                })
+                .filter(|part| !["pipe:[", "/proc/", "{rmq-watcher}"].iter().any(|own| part.contains(own)))
                 .map(str::to_owned)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(
-            comparable(rest),
-            comparable(direct.split(['\0', '\n']).collect())
-        );
+        assert_eq!(comparable(rest), comparable(direct.split(['\0', '\n']).collect()));
     }
 }

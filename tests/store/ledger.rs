@@ -39,7 +39,10 @@ impl Ledger {
     fn column(&self, column: &str) -> Vec<String> {
         let connection = Connection::open(self.dir.path().join("state.db")).unwrap();
         let mut rows = connection.prepare(&format!("SELECT CAST({column} AS TEXT) FROM ledger ORDER BY n")).unwrap();
-        rows.query_map([], |row| row.get::<_, Option<String>>(0)).unwrap().map(|text| text.unwrap().unwrap_or_default()).collect()
+        rows.query_map([], |row| row.get::<_, Option<String>>(0))
+            .unwrap()
+            .map(|text| text.unwrap().unwrap_or_default())
+            .collect()
     }
 }
 
@@ -50,7 +53,9 @@ fn run(flow: impl Future<Output = ()>) {
 #[test]
 fn fingerprints_are_counted_in_run_ids_and_message_ids_are_not() {
     run(async {
-        for (kind, ids) in [(KeyKind::Fingerprint, ["rmq__q__k", "rmq__q__k_2"]), (KeyKind::MessageId, ["rmq__q__k"; 2])] {
+        for (kind, ids) in
+            [(KeyKind::Fingerprint, ["rmq__q__k", "rmq__q__k_2"]), (KeyKind::MessageId, ["rmq__q__k"; 2])]
+        {
             let ledger = Ledger::new();
             let epoch = ledger.epoch().await;
             for (n, id) in (1..).zip(ids) {
@@ -76,7 +81,10 @@ fn a_row_goes_through_its_states_and_is_found_in_each() {
         ledger.store.verb_sent(first.row, Outcome::Started, 3_000).await;
         assert_eq!(ledger.column("state"), ["ack_sent"]);
         ledger.store.settled(vec![first.row], 4_000).await;
-        assert_eq!((ledger.column("state"), ledger.column("settled_at_ms")), (vec!["settled".into()], vec!["4000".into()]));
+        assert_eq!(
+            (ledger.column("state"), ledger.column("settled_at_ms")),
+            (vec!["settled".into()], vec!["4000".into()])
+        );
         let new = ledger.bind(KeyKind::Fingerprint, ledger.epoch().await, true).await;
         assert_eq!(new.binding, Binding::New { n: 2, id_collision: false });
     });

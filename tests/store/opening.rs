@@ -15,7 +15,8 @@ fn file(dir: &Path) -> std::path::PathBuf {
 
 fn schema(dir: &Path) -> Vec<String> {
     let connection = Connection::open(file(dir)).unwrap();
-    let mut statement = connection.prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
+    let mut statement =
+        connection.prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
     statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
@@ -36,7 +37,8 @@ fn the_directory_is_made_for_its_owner_only_and_opening_again_changes_nothing() 
 fn a_released_schema_is_never_changed() {
     let dir = tempfile::tempdir().unwrap();
     drop(open_inline(dir.path(), 0).unwrap());
-    let frozen = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/state/schema-v1.sql")).unwrap();
+    let frozen =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/state/schema-v1.sql")).unwrap();
     assert_eq!(schema(dir.path()).join(";\n\n") + ";\n", frozen);
     let connection = Connection::open(file(dir.path())).unwrap();
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();

@@ -18,10 +18,7 @@ pub(super) fn renew_after(token: &str, now: Timestamp) -> Option<Duration> {
     let claims = URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).ok()?;
     let claims: Value = serde_json::from_slice(&claims).ok()?;
     let seconds = |name: &str| claims.get(name).and_then(Value::as_f64);
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "seconds since 1970 are far below 2^53"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^53")]
     let issued = seconds("iat").unwrap_or(now.as_second() as f64);
     let life = Duration::try_from_secs_f64(seconds("exp")? - issued).unwrap_or(Duration::ZERO);
     Some(life - EARLY.min(life / 10))
@@ -42,10 +39,7 @@ mod tests {
     #[test]
     fn a_life_is_counted_from_its_own_start() {
         let day = token(r#"{"iat":1000,"exp":87400}"#);
-        assert_eq!(
-            renew_after(&day, at(5_000_000)),
-            Some(Duration::from_secs(86_100))
-        );
+        assert_eq!(renew_after(&day, at(5_000_000)), Some(Duration::from_secs(86_100)));
         let short = token(r#"{"iat":1000,"exp":1060.0}"#);
         assert_eq!(renew_after(&short, at(0)), Some(Duration::from_secs(54)));
     }
@@ -53,22 +47,13 @@ mod tests {
     #[test]
     fn without_a_start_it_is_counted_from_now() {
         let hour = token(r#"{"exp":4600}"#);
-        assert_eq!(
-            renew_after(&hour, at(1000)),
-            Some(Duration::from_secs(3300))
-        );
+        assert_eq!(renew_after(&hour, at(1000)), Some(Duration::from_secs(3300)));
         assert_eq!(renew_after(&hour, at(9000)), Some(Duration::ZERO));
     }
 
     #[test]
     fn other_tokens_say_nothing() {
-        for token in [
-            "opaque",
-            "a.b.c",
-            "",
-            "e30.e30.e30",
-            &token(r#"{"exp":"soon"}"#),
-        ] {
+        for token in ["opaque", "a.b.c", "", "e30.e30.e30", &token(r#"{"exp":"soon"}"#)] {
             assert_eq!(renew_after(token, at(0)), None, "{token}");
         }
     }

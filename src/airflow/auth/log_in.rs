@@ -33,10 +33,7 @@ impl Auth {
         {
             return Err(match failed.clone() {
                 Blocked::Access(reason) => Blocked::Access(reason),
-                Blocked::NotNow { reason, .. } => Blocked::NotNow {
-                    reason,
-                    retry_after: Some(wait),
-                },
+                Blocked::NotNow { reason, .. } => Blocked::NotNow { reason, retry_after: Some(wait) },
             });
         }
         let result = self.log_in_now(http, dialect).await;
@@ -105,10 +102,7 @@ impl Auth {
                     Ok(self.hold(pass, None))
                 }
                 FormLogin::NoForm(reason) => {
-                    debug!(
-                        event = events::LOGGED_IN,
-                        reason, "no login form, user and password go with every call"
-                    );
+                    debug!(event = events::LOGGED_IN, reason, "no login form, user and password go with every call");
                     let pass = self.basic_pass(dialect, username, source).await?;
                     Ok(self.hold(pass, None))
                 }
@@ -133,60 +127,27 @@ impl Auth {
         source: &PasswordSource,
     ) -> Result<Pass, Blocked> {
         let password = secret_files::password(source).await?;
-        let value = format!(
-            "Basic {}",
-            STANDARD.encode(format!("{username}:{password}"))
-        );
+        let value = format!("Basic {}", STANDARD.encode(format!("{username}:{password}")));
         self.make(Kind::Basic, dialect, header::AUTHORIZATION, &value)
     }
 
-    fn bearer(
-        &self,
-        dialect: Dialect,
-        token: &str,
-        life: Option<Duration>,
-    ) -> Result<Pass, Blocked> {
-        let pass = self.make(
-            Kind::Bearer,
-            dialect,
-            header::AUTHORIZATION,
-            &format!("Bearer {token}"),
-        )?;
+    fn bearer(&self, dialect: Dialect, token: &str, life: Option<Duration>) -> Result<Pass, Blocked> {
+        let pass = self.make(Kind::Bearer, dialect, header::AUTHORIZATION, &format!("Bearer {token}"))?;
         let life = life.map(|life| life.max(SHORTEST_LIFE));
         Ok(self.hold(pass, life.map(|life| Instant::now() + life)))
     }
 
-    fn make(
-        &self,
-        kind: Kind,
-        dialect: Dialect,
-        name: HeaderName,
-        value: &str,
-    ) -> Result<Pass, Blocked> {
+    fn make(&self, kind: Kind, dialect: Dialect, name: HeaderName, value: &str) -> Result<Pass, Blocked> {
         let mut value = HeaderValue::from_str(value).map_err(|_| {
-            Blocked::Access(
-                "the credential for Airflow holds characters that no HTTP header can carry"
-                    .to_owned(),
-            )
+            Blocked::Access("the credential for Airflow holds characters that no HTTP header can carry".to_owned())
         })?;
         value.set_sensitive(true);
         self.serials.set(self.serials.get() + 1);
-        Ok(Pass {
-            kind,
-            dialect,
-            is_trial: false,
-            serial: self.serials.get(),
-            name,
-            value,
-        })
+        Ok(Pass { kind, dialect, is_trial: false, serial: self.serials.get(), name, value })
     }
 
     pub(super) fn hold(&self, pass: Pass, renew_at: Option<Instant>) -> Pass {
-        self.held.replace(Some(Held {
-            pass: pass.clone(),
-            renew_at,
-            accepted: false,
-        }));
+        self.held.replace(Some(Held { pass: pass.clone(), renew_at, accepted: false }));
         pass
     }
 }

@@ -163,8 +163,7 @@ impl Auth {
         let held = self.held.borrow();
         let held = held.as_ref()?;
         let due = held.renew_at.is_some_and(|at| at <= Instant::now());
-        let fits =
-            held.pass.kind == Kind::Bearer && !self.has_password() || held.pass.dialect == dialect;
+        let fits = held.pass.kind == Kind::Bearer && !self.has_password() || held.pass.dialect == dialect;
         (fits && !due).then(|| held.pass.clone())
     }
 
@@ -186,12 +185,7 @@ impl Auth {
     ///
     /// # Cancel safety
     /// As [`Auth::pass`].
-    pub(super) async fn renew(
-        &self,
-        http: &Http,
-        dialect: Dialect,
-        refused: &Pass,
-    ) -> Option<Pass> {
+    pub(super) async fn renew(&self, http: &Http, dialect: Dialect, refused: &Pass) -> Option<Pass> {
         let _turn = self.turn.lock().await;
         let (newer, was_accepted) = match &*self.held.borrow() {
             Some(held) if held.pass.serial > refused.serial => (Some(held.pass.clone()), true),
@@ -228,10 +222,7 @@ impl Auth {
             return None;
         };
         let pass = self.basic_pass(dialect, username, password).await.ok()?;
-        Some(Pass {
-            is_trial: true,
-            ..pass
-        })
+        Some(Pass { is_trial: true, ..pass })
     }
 
     /// Takes note that Airflow let a request with this credential in.
@@ -244,10 +235,7 @@ impl Auth {
                 "Airflow at {} does not accept the login's session, so every call sends user and password",
                 http.base(),
             );
-            let pass = Pass {
-                is_trial: false,
-                ..pass.clone()
-            };
+            let pass = Pass { is_trial: false, ..pass.clone() };
             self.hold(pass, None);
         }
         if let Some(held) = &mut *self.held.borrow_mut() {

@@ -34,11 +34,7 @@ pub(super) enum FormLogin {
 ///
 /// # Errors
 /// The credentials are refused, or nothing useful answered.
-pub(super) async fn fetch_token(
-    http: &Http,
-    username: &str,
-    password: &str,
-) -> Result<String, Blocked> {
+pub(super) async fn fetch_token(http: &Http, username: &str, password: &str) -> Result<String, Blocked> {
     let body = serde_json::json!({"username": username, "password": password}).to_string();
     let mut ask = http.post("/auth/token", "application/json", body.into_bytes());
     ask.timeout = ask.timeout.min(LOGIN_TIMEOUT);
@@ -61,35 +57,18 @@ pub(super) async fn fetch_token(
 ///
 /// # Errors
 /// The credentials are refused, or nothing answered.
-pub(super) async fn log_in(
-    http: &Http,
-    username: &str,
-    password: &str,
-) -> Result<FormLogin, Blocked> {
+pub(super) async fn log_in(http: &Http, username: &str, password: &str) -> Result<FormLogin, Blocked> {
     let mut ask = http.get(LOGIN_FORM);
     ask.timeout = ask.timeout.min(LOGIN_TIMEOUT);
     let page = http.send_keeping_cookies(ask).await;
     let mut jar = Jar::default();
     jar.keep(&page.cookies);
     let form = answered(page.exchange)?;
-    let Some(csrf) =
-        csrf_token(&String::from_utf8_lossy(&form.body)).filter(|_| form.status == 200)
-    else {
-        return Ok(FormLogin::NoForm(format!(
-            "{LOGIN_FORM} answered {} without a form",
-            form.status
-        )));
+    let Some(csrf) = csrf_token(&String::from_utf8_lossy(&form.body)).filter(|_| form.status == 200) else {
+        return Ok(FormLogin::NoForm(format!("{LOGIN_FORM} answered {} without a form", form.status)));
     };
-    let fields = [
-        ("csrf_token", csrf.as_str()),
-        ("username", username),
-        ("password", password),
-    ];
-    let mut ask = http.post(
-        LOGIN_FORM,
-        "application/x-www-form-urlencoded",
-        wire::form(&fields),
-    );
+    let fields = [("csrf_token", csrf.as_str()), ("username", username), ("password", password)];
+    let mut ask = http.post(LOGIN_FORM, "application/x-www-form-urlencoded", wire::form(&fields));
     ask.timeout = ask.timeout.min(LOGIN_TIMEOUT);
     if let Some(cookies) = jar.header() {
         ask.headers.insert(header::COOKIE, cookies);
@@ -106,18 +85,12 @@ pub(super) async fn log_in(
         return Ok(FormLogin::TooMany(reply.retry_after));
     }
     let reply = answered(answer.exchange)?;
-    let back_at_login = reply.location.as_deref().is_some_and(|goal| {
-        goal.split('?')
-            .next()
-            .unwrap_or_default()
-            .contains("/login")
-    });
+    let back_at_login =
+        reply.location.as_deref().is_some_and(|goal| goal.split('?').next().unwrap_or_default().contains("/login"));
     match reply.status {
         302 | 303 if back_at_login => Err(wrong(username)),
         302 | 303 if !jar.is_empty() => Ok(FormLogin::Session(jar.text())),
-        status => Ok(FormLogin::NoForm(format!(
-            "the login form answered {status}"
-        ))),
+        status => Ok(FormLogin::NoForm(format!("the login form answered {status}"))),
     }
 }
 
@@ -130,16 +103,11 @@ fn wrong(username: &str) -> Blocked {
 /// The answer, unless it only says that Airflow cannot answer now.
 fn answered(exchange: Exchange) -> Result<Reply, Blocked> {
     match exchange {
-        Exchange::NotSent(reason) | Exchange::AnswerLost(reason) => Err(Blocked::NotNow {
-            reason,
-            retry_after: None,
+        Exchange::NotSent(reason) | Exchange::AnswerLost(reason) => Err(Blocked::NotNow { reason, retry_after: None }),
+        Exchange::Replied(reply) if matches!(reply.status, 408 | 429 | 500..600) => Err(Blocked::NotNow {
+            reason: tidy(&format!("Airflow answered {} to our login", reply.status)),
+            retry_after: reply.retry_after,
         }),
-        Exchange::Replied(reply) if matches!(reply.status, 408 | 429 | 500..600) => {
-            Err(Blocked::NotNow {
-                reason: tidy(&format!("Airflow answered {} to our login", reply.status)),
-                retry_after: reply.retry_after,
-            })
-        }
         Exchange::Replied(reply) => Ok(reply),
     }
 }
@@ -179,11 +147,7 @@ impl Jar {
     }
 
     fn text(&self) -> String {
-        let pairs: Vec<_> = self
-            .0
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
+        let pairs: Vec<_> = self.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
         pairs.join("; ")
     }
 
@@ -211,11 +175,7 @@ mod tests {
     fn later_cookies_replace_earlier_ones() {
         let mut jar = Jar::default();
         assert!(jar.header().is_none());
-        jar.keep(&[
-            "session=one".to_owned(),
-            "lb=a".to_owned(),
-            "old=1".to_owned(),
-        ]);
+        jar.keep(&["session=one".to_owned(), "lb=a".to_owned(), "old=1".to_owned()]);
         jar.keep(&["session=two=2".to_owned(), "old=".to_owned()]);
         assert_eq!(jar.text(), "lb=a; session=two=2");
     }

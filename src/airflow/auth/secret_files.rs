@@ -47,20 +47,10 @@ pub(super) async fn stamp(path: &Path) -> Option<Stamp> {
 /// # Errors
 /// It cannot be read, is not UTF-8, is too large or empty.
 pub(super) async fn first_line(path: &Path, key: &str) -> Result<String, Blocked> {
-    let fault = |reason: String| {
-        Blocked::Access(format!(
-            "{} ({key}) cannot be used: {reason}",
-            path.display()
-        ))
-    };
-    let file = tokio::fs::File::open(path)
-        .await
-        .map_err(|error| fault(error.to_string()))?;
+    let fault = |reason: String| Blocked::Access(format!("{} ({key}) cannot be used: {reason}", path.display()));
+    let file = tokio::fs::File::open(path).await.map_err(|error| fault(error.to_string()))?;
     let mut text = String::new();
-    file.take(SECRET_LIMIT)
-        .read_to_string(&mut text)
-        .await
-        .map_err(|error| fault(error.to_string()))?;
+    file.take(SECRET_LIMIT).read_to_string(&mut text).await.map_err(|error| fault(error.to_string()))?;
     let line = text.lines().next().unwrap_or_default().trim_end();
     if line.is_empty() {
         return Err(fault("its first line is empty".to_owned()));
@@ -75,19 +65,12 @@ pub(super) async fn first_line(path: &Path, key: &str) -> Result<String, Blocked
 ///
 /// # Cancel safety
 /// Dropping the future ends the program itself; what it had started may live on.
-pub(super) async fn token_of_command(
-    command: &[String],
-    bound: Duration,
-) -> Result<String, Blocked> {
+pub(super) async fn token_of_command(command: &[String], bound: Duration) -> Result<String, Blocked> {
     let fault = |reason: String| {
         let name = command.first().map_or("", String::as_str);
-        Blocked::Access(format!(
-            "the program {name} (airflow.token_command) gave no token: {reason}"
-        ))
+        Blocked::Access(format!("the program {name} (airflow.token_command) gave no token: {reason}"))
     };
-    let (program, arguments) = command
-        .split_first()
-        .ok_or_else(|| fault("none is configured".to_owned()))?;
+    let (program, arguments) = command.split_first().ok_or_else(|| fault("none is configured".to_owned()))?;
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
@@ -119,11 +102,7 @@ pub(super) async fn token_of_command(
 async fn output(child: &mut Child) -> Result<String, String> {
     let mut bytes = Vec::new();
     if let Some(stdout) = child.stdout.take() {
-        stdout
-            .take(SECRET_LIMIT)
-            .read_to_end(&mut bytes)
-            .await
-            .map_err(|error| error.to_string())?;
+        stdout.take(SECRET_LIMIT).read_to_end(&mut bytes).await.map_err(|error| error.to_string())?;
     }
     let status = child.wait().await.map_err(|error| error.to_string())?;
     if !status.success() {
@@ -146,33 +125,21 @@ mod tests {
 
     /// Whether a process is there and not only waiting to be reaped.
     fn lives(pid: &str) -> bool {
-        std::fs::read_to_string(format!("/proc/{pid}/status"))
-            .is_ok_and(|status| !status.contains("State:\tZ"))
+        std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| !status.contains("State:\tZ"))
     }
 
     #[tokio::test]
     async fn a_program_that_takes_too_long_ends_with_all_it_started() {
         let folder = tempfile::tempdir().unwrap();
         let pid_file = folder.path().join("pid");
-        let script = format!(
-            "sleep 600 & echo $! >'{0}.new'; mv '{0}.new' '{0}'; wait",
-            pid_file.display()
-        );
+        let script = format!("sleep 600 & echo $! >'{0}.new'; mv '{0}.new' '{0}'; wait", pid_file.display());
         let command = ["/bin/sh", "-c", &script].map(str::to_owned);
-        let blocked = token_of_command(&command, Duration::from_secs(2))
-            .await
-            .unwrap_err();
+        let blocked = token_of_command(&command, Duration::from_secs(2)).await.unwrap_err();
         assert!(blocked.reason().contains("longer than 2 s"), "{blocked:?}");
-        let pid = std::fs::read_to_string(&pid_file)
-            .unwrap()
-            .trim()
-            .to_owned();
+        let pid = std::fs::read_to_string(&pid_file).unwrap().trim().to_owned();
         let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
         while lives(&pid) {
-            assert!(
-                tokio::time::Instant::now() < deadline,
-                "process {pid} lives on"
-            );
+            assert!(tokio::time::Instant::now() < deadline, "process {pid} lives on");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -180,9 +147,6 @@ mod tests {
     #[tokio::test]
     async fn only_the_first_line_counts() {
         let command = ["/bin/sh", "-c", "echo ' tok '; echo more"].map(str::to_owned);
-        assert_eq!(
-            token_of_command(&command, COMMAND_TIMEOUT).await.unwrap(),
-            "tok"
-        );
+        assert_eq!(token_of_command(&command, COMMAND_TIMEOUT).await.unwrap(), "tok");
     }
 }

@@ -64,32 +64,18 @@ mod tests {
 
     #[test]
     fn read_takes_the_last_list_and_typed_extras() {
-        let noisy = format!(
-            "[2026-11-30] INFO - loading\n[not json]\n[1, 2]\n{ANSWER}\n[\"trailing\"]\nbye\n"
-        );
+        let noisy = format!("[2026-11-30] INFO - loading\n[not json]\n[1, 2]\n{ANSWER}\n[\"trailing\"]\nbye\n");
         let connection = read(&noisy).expect("the answer is in there");
         assert_eq!(connection.port, Some(5672));
-        assert_eq!(
-            connection
-                .password
-                .map(|p| p.expose().to_owned())
-                .as_deref(),
-            Some("p@w")
-        );
-        assert_eq!(
-            Value::Object(connection.extra),
-            serde_json::json!({"heartbeat": 30, "ssl_enabled": true})
-        );
+        assert_eq!(connection.password.map(|p| p.expose().to_owned()).as_deref(), Some("p@w"));
+        assert_eq!(Value::Object(connection.extra), serde_json::json!({"heartbeat": 30, "ssl_enabled": true}));
     }
 
     #[test]
     fn read_falls_back_to_the_text_extras() {
         let answer = r#"[{"conn_id":"c","port":null,"extra_dejson":{"heartbeat":"30"},"get_uri":"amqp://h:bad"}]"#;
         let connection = read(answer).expect("readable");
-        assert_eq!(
-            Value::Object(connection.extra),
-            serde_json::json!({"heartbeat": "30"})
-        );
+        assert_eq!(Value::Object(connection.extra), serde_json::json!({"heartbeat": "30"}));
     }
 
     #[test]

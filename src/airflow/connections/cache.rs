@@ -39,21 +39,13 @@ impl AnswerCache {
 
     /// Takes a new answer and returns what counts now.
     pub(super) fn store(&mut self, conn: &ConnId, answer: Answer, now: Instant) -> Answer {
-        let keep = if answer.is_ok() {
-            KEEP_ANSWER
-        } else {
-            KEEP_FAILURE
-        };
+        let keep = if answer.is_ok() { KEEP_ANSWER } else { KEEP_FAILURE };
         let answer = match (answer, self.0.get(conn).map(|entry| &entry.answer)) {
             (Err(CliError::NotFound), _) => Err(CliError::NotFound),
             (Err(_), Some(Ok(before))) => Ok(before.clone()),
             (answer, _) => answer,
         };
-        let entry = Entry {
-            answer: answer.clone(),
-            asked_at: now,
-            keep,
-        };
+        let entry = Entry { answer: answer.clone(), asked_at: now, keep };
         self.0.insert(conn.clone(), entry);
         answer
     }
@@ -71,10 +63,7 @@ mod tests {
     use super::*;
 
     fn named(host: &str) -> AirflowConnection {
-        AirflowConnection {
-            host: Some(host.to_owned()),
-            ..AirflowConnection::default()
-        }
+        AirflowConnection { host: Some(host.to_owned()), ..AirflowConnection::default() }
     }
 
     #[test]
@@ -94,22 +83,10 @@ mod tests {
     fn store_keeps_an_answer_over_a_failure_but_not_over_not_found() {
         let (conn, now) = (ConnId::new("c"), Instant::now());
         let mut cache = AnswerCache::default();
-        assert_eq!(
-            cache.store(&conn, Err(CliError::Unreadable), now),
-            Err(CliError::Unreadable)
-        );
+        assert_eq!(cache.store(&conn, Err(CliError::Unreadable), now), Err(CliError::Unreadable));
         assert_eq!(cache.store(&conn, Ok(named("a")), now), Ok(named("a")));
-        assert_eq!(
-            cache.store(&conn, Err(CliError::Unreadable), now),
-            Ok(named("a"))
-        );
-        assert!(
-            cache.fresh(&conn, now + KEEP_FAILURE).is_none(),
-            "a failure is asked again soon"
-        );
-        assert_eq!(
-            cache.store(&conn, Err(CliError::NotFound), now),
-            Err(CliError::NotFound)
-        );
+        assert_eq!(cache.store(&conn, Err(CliError::Unreadable), now), Ok(named("a")));
+        assert!(cache.fresh(&conn, now + KEEP_FAILURE).is_none(), "a failure is asked again soon");
+        assert_eq!(cache.store(&conn, Err(CliError::NotFound), now), Err(CliError::NotFound));
     }
 }

@@ -30,10 +30,7 @@ pub struct AirflowCli {
 
 impl Default for AirflowCli {
     fn default() -> Self {
-        Self {
-            program: "airflow".into(),
-            timeout: Duration::from_secs(30),
-        }
+        Self { program: "airflow".into(), timeout: Duration::from_secs(30) }
     }
 }
 
@@ -44,9 +41,7 @@ pub enum CliError {
     #[error("none of them has it; create it in Airflow, or set the variable")]
     NotFound,
     /// There is no such program.
-    #[error(
-        "the program {0} is not there to ask Airflow with; put it on the PATH, or set the variable"
-    )]
+    #[error("the program {0} is not there to ask Airflow with; put it on the PATH, or set the variable")]
     NoProgram(String),
     /// It cannot be started.
     #[error("the program {program} cannot be started ({reason})")]
@@ -63,9 +58,7 @@ pub enum CliError {
     #[error("`airflow connections get` failed ({0}); run it by hand to see why")]
     Failed(String),
     /// It ended well, but what it printed holds no connection.
-    #[error(
-        "what `airflow connections get -o json` printed cannot be read; run it by hand to see why"
-    )]
+    #[error("what `airflow connections get -o json` printed cannot be read; run it by hand to see why")]
     Unreadable,
     /// The id cannot be given on a command line.
     #[error("the id holds a NUL character")]
@@ -124,10 +117,7 @@ impl AirflowCli {
                 if error.kind() == io::ErrorKind::NotFound {
                     return CliError::NoProgram(program());
                 }
-                CliError::Spawn {
-                    program: program(),
-                    reason: error.to_string(),
-                }
+                CliError::Spawn { program: program(), reason: error.to_string() }
             })
     }
 }
@@ -145,10 +135,7 @@ async fn read_all(stream: Option<impl AsyncRead + Unpin>) -> io::Result<String> 
         return Ok(String::new());
     };
     let mut kept = Vec::new();
-    (&mut stream)
-        .take(MOST_OUTPUT)
-        .read_to_end(&mut kept)
-        .await?;
+    (&mut stream).take(MOST_OUTPUT).read_to_end(&mut kept).await?;
     tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
     Ok(String::from_utf8_lossy(&kept).into_owned())
 }

@@ -44,14 +44,8 @@ fn tls_broken(error: rustls::Error) -> lapin::Error {
 
 #[test]
 fn places_read_as_addresses_do() {
-    assert_eq!(
-        place().to_string(),
-        "broker.example:5672 (connection \"rmq_default\")"
-    );
-    assert_eq!(
-        place_at("::1", false).to_string(),
-        "[::1]:5672 (connection \"rmq_default\")"
-    );
+    assert_eq!(place().to_string(), "broker.example:5672 (connection \"rmq_default\")");
+    assert_eq!(place_at("::1", false).to_string(), "[::1]:5672 (connection \"rmq_default\")");
 }
 
 #[test]
@@ -59,44 +53,23 @@ fn refusals_at_login_are_told_apart() {
     let hard = AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED);
     let cases = [
         (
-            said(
-                AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED),
-                "ACCESS_REFUSED",
-            ),
+            said(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED), "ACCESS_REFUSED"),
             BrokerFaultKind::LoginRefused,
             "\"shop\"",
         ),
+        (said(hard.clone(), "NOT_ALLOWED - vhost orders not found"), BrokerFaultKind::VhostRefused, "create it"),
         (
-            said(hard.clone(), "NOT_ALLOWED - vhost orders not found"),
-            BrokerFaultKind::VhostRefused,
-            "create it",
-        ),
-        (
-            said(
-                hard.clone(),
-                "NOT_ALLOWED - access to vhost 'orders' refused for user 'shop'",
-            ),
+            said(hard.clone(), "NOT_ALLOWED - access to vhost 'orders' refused for user 'shop'"),
             BrokerFaultKind::VhostRefused,
             "grant permissions",
         ),
+        (said(hard, "NOT_ALLOWED - connection limit (1) is reached"), BrokerFaultKind::VhostRefused, "raise the limit"),
         (
-            said(hard, "NOT_ALLOWED - connection limit (1) is reached"),
-            BrokerFaultKind::VhostRefused,
-            "raise the limit",
-        ),
-        (
-            said(
-                AMQPErrorKind::Hard(AMQPHardError::CONNECTIONFORCED),
-                "CONNECTION_FORCED - x",
-            ),
+            said(AMQPErrorKind::Hard(AMQPHardError::CONNECTIONFORCED), "CONNECTION_FORCED - x"),
             BrokerFaultKind::Closed,
             "320",
         ),
-        (
-            broken(io::ErrorKind::ConnectionReset),
-            BrokerFaultKind::Unreachable,
-            "before any greeting",
-        ),
+        (broken(io::ErrorKind::ConnectionReset), BrokerFaultKind::Unreachable, "before any greeting"),
     ];
     for (error, kind, words) in cases {
         let fault = handshake(&place(), &error, None);
@@ -120,74 +93,29 @@ fn the_first_byte_tells_what_answered() {
 fn refusals_on_a_channel_are_told_apart() {
     let soft = |e, text| said(AMQPErrorKind::Soft(e), text);
     let cases = [
+        (soft(AMQPSoftError::NOTFOUND, "NOT_FOUND - no queue"), BrokerFaultKind::QueueMissing),
+        (soft(AMQPSoftError::ACCESSREFUSED, "ACCESS_REFUSED - read access"), BrokerFaultKind::AccessRefused),
         (
-            soft(AMQPSoftError::NOTFOUND, "NOT_FOUND - no queue"),
-            BrokerFaultKind::QueueMissing,
-        ),
-        (
-            soft(AMQPSoftError::ACCESSREFUSED, "ACCESS_REFUSED - read access"),
-            BrokerFaultKind::AccessRefused,
-        ),
-        (
-            soft(
-                AMQPSoftError::ACCESSREFUSED,
-                "ACCESS_REFUSED - queue 'q' in exclusive use",
-            ),
+            soft(AMQPSoftError::ACCESSREFUSED, "ACCESS_REFUSED - queue 'q' in exclusive use"),
             BrokerFaultKind::ResourceLocked,
         ),
+        (soft(AMQPSoftError::RESOURCELOCKED, "RESOURCE_LOCKED"), BrokerFaultKind::ResourceLocked),
+        (soft(AMQPSoftError::PRECONDITIONFAILED, "PRECONDITION_FAILED - timeout"), BrokerFaultKind::PreconditionFailed),
         (
-            soft(AMQPSoftError::RESOURCELOCKED, "RESOURCE_LOCKED"),
-            BrokerFaultKind::ResourceLocked,
-        ),
-        (
-            soft(
-                AMQPSoftError::PRECONDITIONFAILED,
-                "PRECONDITION_FAILED - timeout",
-            ),
-            BrokerFaultKind::PreconditionFailed,
-        ),
-        (
-            said(
-                AMQPErrorKind::Hard(AMQPHardError::CONNECTIONFORCED),
-                "CONNECTION_FORCED - bye",
-            ),
+            said(AMQPErrorKind::Hard(AMQPHardError::CONNECTIONFORCED), "CONNECTION_FORCED - bye"),
             BrokerFaultKind::Closed,
         ),
-        (
-            said(
-                AMQPErrorKind::Hard(AMQPHardError::INTERNALERROR),
-                "INTERNAL_ERROR",
-            ),
-            BrokerFaultKind::Closed,
-        ),
-        (
-            broken(io::ErrorKind::ConnectionReset),
-            BrokerFaultKind::Unreachable,
-        ),
-        (
-            lapin::ErrorKind::MissingHeartbeatError.into(),
-            BrokerFaultKind::Unreachable,
-        ),
-        (
-            lapin::ErrorKind::InvalidChannel(1).into(),
-            BrokerFaultKind::Closed,
-        ),
-        (
-            tls_broken(rustls::Error::AlertReceived(
-                AlertDescription::CertificateRequired,
-            )),
-            BrokerFaultKind::Tls,
-        ),
+        (said(AMQPErrorKind::Hard(AMQPHardError::INTERNALERROR), "INTERNAL_ERROR"), BrokerFaultKind::Closed),
+        (broken(io::ErrorKind::ConnectionReset), BrokerFaultKind::Unreachable),
+        (lapin::ErrorKind::MissingHeartbeatError.into(), BrokerFaultKind::Unreachable),
+        (lapin::ErrorKind::InvalidChannel(1).into(), BrokerFaultKind::Closed),
+        (tls_broken(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)), BrokerFaultKind::Tls),
     ];
     let queue = QueueName::new("in");
     for (error, kind) in cases {
         let fault = channel(&place(), "consume from", &queue, &error);
         assert_eq!(fault.kind, kind, "{}", fault.text);
-        assert!(
-            fault.text.starts_with("consume from queue \"in\""),
-            "{}",
-            fault.text
-        );
+        assert!(fault.text.starts_with("consume from queue \"in\""), "{}", fault.text);
         assert!(fault.text.contains("broker.example:5672"), "{}", fault.text);
     }
 }
@@ -204,35 +132,14 @@ fn tls_errors_say_what_to_do() {
     let certificate = |e| rustls::Error::InvalidCertificate(e);
     let cases = [
         (certificate(CertificateError::UnknownIssuer), "ca_certs"),
-        (
-            certificate(CertificateError::NotValidForName),
-            "another host name",
-        ),
+        (certificate(CertificateError::NotValidForName), "another host name"),
         (certificate(CertificateError::Expired), "has expired"),
-        (
-            certificate(CertificateError::NotValidYet),
-            "check the clocks",
-        ),
-        (
-            certificate(CertificateError::BadEncoding),
-            "cannot be accepted",
-        ),
-        (
-            rustls::Error::AlertReceived(AlertDescription::CertificateRequired),
-            "certfile",
-        ),
-        (
-            rustls::Error::AlertReceived(AlertDescription::UnknownCA),
-            "its authority signed",
-        ),
-        (
-            rustls::Error::AlertReceived(AlertDescription::HandshakeFailure),
-            "client certificate",
-        ),
-        (
-            rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType),
-            "does not speak TLS",
-        ),
+        (certificate(CertificateError::NotValidYet), "check the clocks"),
+        (certificate(CertificateError::BadEncoding), "cannot be accepted"),
+        (rustls::Error::AlertReceived(AlertDescription::CertificateRequired), "certfile"),
+        (rustls::Error::AlertReceived(AlertDescription::UnknownCA), "its authority signed"),
+        (rustls::Error::AlertReceived(AlertDescription::HandshakeFailure), "client certificate"),
+        (rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType), "does not speak TLS"),
     ];
     let place = place_at("broker.example", true);
     for (error, words) in cases {

@@ -39,11 +39,18 @@ fn alert_text(alert: AlertDescription) -> String {
         AlertDescription::CertificateRequired => {
             "the broker asks for a client certificate; give certfile and keyfile".to_owned()
         }
-        AlertDescription::UnknownCA | AlertDescription::BadCertificate | AlertDescription::CertificateUnknown | AlertDescription::CertificateExpired | AlertDescription::CertificateRevoked => {
-            format!("the broker does not accept our client certificate (alert {alert:?}); use one that its authority signed")
+        AlertDescription::UnknownCA
+        | AlertDescription::BadCertificate
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateRevoked => {
+            format!(
+                "the broker does not accept our client certificate (alert {alert:?}); use one that its authority signed"
+            )
         }
         AlertDescription::HandshakeFailure => {
-            "the broker refused the TLS handshake: it may ask for a client certificate, or share no cipher with us".to_owned()
+            "the broker refused the TLS handshake: it may ask for a client certificate, or share no cipher with us"
+                .to_owned()
         }
         _ => format!("the broker broke the TLS handshake off (alert {alert:?})"),
     }

@@ -14,10 +14,7 @@ fn short(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn long(bytes: &[u8]) -> Vec<u8> {
-    let mut out = u32::try_from(bytes.len())
-        .expect("long")
-        .to_be_bytes()
-        .to_vec();
+    let mut out = u32::try_from(bytes.len()).expect("long").to_be_bytes().to_vec();
     out.extend(bytes);
     out
 }
@@ -96,10 +93,7 @@ fn invalid_short_strings_become_text_and_the_stream_goes_on() {
 #[test]
 fn a_short_string_that_grows_is_cut_at_a_character() {
     let out = pass_through(&header(TYPE_FLAG, &short(&[0xff; 255])), 1000);
-    assert_eq!(
-        out,
-        header(TYPE_FLAG, &short("\u{fffd}".repeat(85).as_bytes()))
-    );
+    assert_eq!(out, header(TYPE_FLAG, &short("\u{fffd}".repeat(85).as_bytes())));
 }
 
 #[test]
@@ -124,13 +118,8 @@ fn nesting_is_kept_up_to_the_limit_and_emptied_beyond() {
 
 /// The note in a header frame that carries nothing but it.
 fn note_in(out: &[u8]) -> Table {
-    let number = out[out.len() - 9..out.len() - 1]
-        .try_into()
-        .expect("8 bytes");
-    Table::from([(
-        stash::NOTE.to_owned(),
-        Field::I64(i64::from_be_bytes(number)),
-    )])
+    let number = out[out.len() - 9..out.len() - 1].try_into().expect("8 bytes");
+    Table::from([(stash::NOTE.to_owned(), Field::I64(i64::from_be_bytes(number)))])
 }
 
 #[test]
@@ -144,10 +133,7 @@ fn headers_too_large_for_a_frame_are_stashed_and_the_rest_stays() {
 
     let properties = [table, short(b"kind")].concat();
     let out = stashing(&header(HEADERS_FLAG | TYPE_FLAG, &properties), 4096, &stash);
-    assert!(
-        out.ends_with(b"\x04kind\xce"),
-        "what follows the headers stays"
-    );
+    assert!(out.ends_with(b"\x04kind\xce"), "what follows the headers stays");
 }
 
 #[test]
@@ -180,10 +166,7 @@ fn what_is_not_amqp_passes() {
 #[test]
 fn malformed_frames_pass_as_they_are() {
     let lying = header(HEADERS_FLAG, &[0xff, 0xff, 0xff, 0xff, 1, 2, 3]);
-    let unknown_type = header(
-        HEADERS_FLAG,
-        &long(&[short(b"\xff"), b"?".to_vec()].concat()),
-    );
+    let unknown_type = header(HEADERS_FLAG, &long(&[short(b"\xff"), b"?".to_vec()].concat()));
     for stream in [lying, unknown_type] {
         assert_eq!(pass_through(&stream, 1000), stream);
     }

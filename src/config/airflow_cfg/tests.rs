@@ -8,12 +8,8 @@ fn get(text: &str, section: &str, name: &str) -> Option<String> {
 
 #[test]
 fn get_reads_names_comments_and_both_delimiters() {
-    let text =
-        "# c\n[core]\n; c\nDags_Folder = /d # kept\nhost: h = x\nempty =\n[api]\nhost = other\n";
-    assert_eq!(
-        get(text, "core", "Dags_Folder").as_deref(),
-        Some("/d # kept")
-    );
+    let text = "# c\n[core]\n; c\nDags_Folder = /d # kept\nhost: h = x\nempty =\n[api]\nhost = other\n";
+    assert_eq!(get(text, "core", "Dags_Folder").as_deref(), Some("/d # kept"));
     assert_eq!(get(text, "core", "dags_folder"), None);
     assert_eq!(get(text, "core", "host").as_deref(), Some("h = x"));
     assert_eq!(get(text, "core", "empty").as_deref(), Some(""));
@@ -23,12 +19,8 @@ fn get_reads_names_comments_and_both_delimiters() {
 
 #[test]
 fn get_joins_indented_lines() {
-    let text =
-        "[a]\nlist = one\n  two\n  # a comment within\n\n  three\n\n  [not a section]\nnext = 1\n";
-    assert_eq!(
-        get(text, "a", "list").as_deref(),
-        Some("one\ntwo\n\nthree\n\n[not a section]")
-    );
+    let text = "[a]\nlist = one\n  two\n  # a comment within\n\n  three\n\n  [not a section]\nnext = 1\n";
+    assert_eq!(get(text, "a", "list").as_deref(), Some("one\ntwo\n\nthree\n\n[not a section]"));
     assert_eq!(get(text, "a", "next").as_deref(), Some("1"));
 }
 

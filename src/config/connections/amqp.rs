@@ -56,9 +56,7 @@ impl fmt::Display for ConnectionWarning {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AmqpError {
     /// Not one of [`ACCEPTED_TYPES`].
-    #[error(
-        "its type is {0}, but only amqp, amqps and generic can be RabbitMQ; change the connection's type"
-    )]
+    #[error("its type is {0}, but only amqp, amqps and generic can be RabbitMQ; change the connection's type")]
     Type(String),
     /// See [`AirflowConnection::is_torn`].
     #[error(
@@ -91,9 +89,7 @@ pub enum AmqpError {
 
 /// Whether a connection of this type can be RabbitMQ. Airflow lower-cases the type of a URI, not that of a JSON form.
 pub fn is_accepted_type(conn_type: &str) -> bool {
-    ACCEPTED_TYPES
-        .iter()
-        .any(|accepted| accepted.eq_ignore_ascii_case(conn_type))
+    ACCEPTED_TYPES.iter().any(|accepted| accepted.eq_ignore_ascii_case(conn_type))
 }
 
 /// Makes settings of a connection.
@@ -111,18 +107,11 @@ pub fn settings(
     if !is_accepted_type(conn_type) {
         return Err(AmqpError::Type(shown_type(conn_type)));
     }
-    let mut warnings: Vec<ConnectionWarning> = connection
-        .notes
-        .iter()
-        .map(|note| ConnectionWarning::new(*note))
-        .collect();
+    let mut warnings: Vec<ConnectionWarning> =
+        connection.notes.iter().map(|note| ConnectionWarning::new(*note)).collect();
     let is_amqps = conn_type.eq_ignore_ascii_case("amqps");
     let tls = tls::read(&connection.extra, is_amqps, &mut warnings)?;
-    let default_port = if tls.is_some() {
-        DEFAULT_TLS_PORT
-    } else {
-        DEFAULT_PORT
-    };
+    let default_port = if tls.is_some() { DEFAULT_TLS_PORT } else { DEFAULT_PORT };
     let settings = AmqpSettings {
         conn_id: conn_id.clone(),
         hosts: hosts(given(connection.host.as_deref()).unwrap_or(DEFAULT_HOST))?,
@@ -159,24 +148,13 @@ fn given(text: Option<&str>) -> Option<&str> {
 
 /// A type as an error may show it: anything that does not look like one is left out.
 fn shown_type(conn_type: &str) -> String {
-    let looks_like_one = conn_type.len() <= 30
-        && conn_type
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    if looks_like_one {
-        format!("`{conn_type}`")
-    } else {
-        "not a word".to_owned()
-    }
+    let looks_like_one = conn_type.len() <= 30 && conn_type.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if looks_like_one { format!("`{conn_type}`") } else { "not a word".to_owned() }
 }
 
 fn hosts(list: &str) -> Result<Vec<String>, AmqpError> {
-    let hosts: Vec<String> = list
-        .split(',')
-        .map(str::trim)
-        .filter(|host| !host.is_empty())
-        .map(host)
-        .collect::<Result<_, _>>()?;
+    let hosts: Vec<String> =
+        list.split(',').map(str::trim).filter(|host| !host.is_empty()).map(host).collect::<Result<_, _>>()?;
     if hosts.is_empty() {
         return Err(AmqpError::Host);
     }
@@ -185,22 +163,13 @@ fn hosts(list: &str) -> Result<Vec<String>, AmqpError> {
 
 /// One host; brackets around an IPv6 address are taken off.
 fn host(host: &str) -> Result<String, AmqpError> {
-    let bare = host
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .unwrap_or(host);
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     let address = bare.split('%').next().unwrap_or(bare);
     if address.parse::<Ipv6Addr>().is_ok() {
         return Ok(bare.to_owned());
     }
-    let is_name = !host.contains(|c: char| {
-        c.is_whitespace() || c.is_control() || "/\\?#@:[]%\"<>^`{|}".contains(c)
-    });
-    if is_name {
-        Ok(host.to_owned())
-    } else {
-        Err(AmqpError::Host)
-    }
+    let is_name = !host.contains(|c: char| c.is_whitespace() || c.is_control() || "/\\?#@:[]%\"<>^`{|}".contains(c));
+    if is_name { Ok(host.to_owned()) } else { Err(AmqpError::Host) }
 }
 
 /// 0 counts as none, as in Python.

@@ -15,17 +15,8 @@ use crate::config::problem::{Origin, Problem, nearest};
 use crate::domain::connection::Secret;
 
 /// The fields of a table.
-pub const FIELDS: [&str; 9] = [
-    "conn_type",
-    "host",
-    "port",
-    "login",
-    "password",
-    "password_file",
-    "schema",
-    "extra",
-    "uri",
-];
+pub const FIELDS: [&str; 9] =
+    ["conn_type", "host", "port", "login", "password", "password_file", "schema", "extra", "uri"];
 
 /// One table, read.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,19 +48,10 @@ pub fn read(root: &toml::Table, path: &Path, problems: &mut Vec<Problem>) -> Fil
     for (id, value) in tables {
         let key = format!("{CONNECTIONS}.{id}");
         let Some(table) = value.as_table() else {
-            problems.push(Problem::said(
-                &key,
-                &origin,
-                "expected a table, [connections.<id>]",
-            ));
+            problems.push(Problem::said(&key, &origin, "expected a table, [connections.<id>]"));
             continue;
         };
-        let mut reader = TableReader {
-            key,
-            table,
-            origin: &origin,
-            problems: Vec::new(),
-        };
+        let mut reader = TableReader { key, table, origin: &origin, problems: Vec::new() };
         let connection = reader.read();
         if reader.problems.is_empty() {
             connections.insert(id.clone(), connection);
@@ -95,10 +77,7 @@ impl TableReader<'_> {
             }
         }
         let password_file = self.text("password_file").map(PathBuf::from);
-        if password_file
-            .as_ref()
-            .is_some_and(|path| !path.is_absolute())
-        {
+        if password_file.as_ref().is_some_and(|path| !path.is_absolute()) {
             self.refuse("password_file", "expected an absolute path");
         }
         if password_file.is_some() && self.table.contains_key("password") {
@@ -108,22 +87,11 @@ impl TableReader<'_> {
             Some(text) => self.read_uri(&text),
             None => self.read_fields(),
         };
-        FileConnection {
-            connection,
-            password_file,
-        }
+        FileConnection { connection, password_file }
     }
 
     fn read_uri(&mut self, text: &str) -> AirflowConnection {
-        let others = [
-            "conn_type",
-            "host",
-            "port",
-            "login",
-            "password",
-            "schema",
-            "extra",
-        ];
+        let others = ["conn_type", "host", "port", "login", "password", "schema", "extra"];
         if others.iter().any(|name| self.table.contains_key(*name)) {
             self.refuse("uri", "give either uri or the single fields, not both");
         }
@@ -194,10 +162,7 @@ impl TableReader<'_> {
                 Map::new()
             }
             None => {
-                self.refuse(
-                    "extra",
-                    "expected a table of values that JSON knows: no dates, no inf, no nan",
-                );
+                self.refuse("extra", "expected a table of values that JSON knows: no dates, no inf, no nan");
                 Map::new()
             }
         }
@@ -208,26 +173,21 @@ impl TableReader<'_> {
             "vhost" | "virtual_host" => Some("schema"),
             "user" | "username" => Some("login"),
             "type" => Some("conn_type"),
-            "heartbeat" | "connect_timeout" | "rpc_timeout" | "ssl_enabled" | "ssl_options"
-            | "ca_certs" | "certfile" | "keyfile" | "cert_reqs" | "management_url" => Some("extra"),
+            "heartbeat" | "connect_timeout" | "rpc_timeout" | "ssl_enabled" | "ssl_options" | "ca_certs"
+            | "certfile" | "keyfile" | "cert_reqs" | "management_url" => Some("extra"),
             other => nearest(other, FIELDS),
         };
         let sentence = match meant {
             Some(meant) => format!("there is no such field; did you mean {meant}?"),
-            None => format!(
-                "there is no such field; a connection has {}",
-                FIELDS.join(", ")
-            ),
+            None => format!("there is no such field; a connection has {}", FIELDS.join(", ")),
         };
         let key = format!("{}.{name}", self.key);
-        self.problems
-            .push(Problem::said(&key, self.origin, sentence));
+        self.problems.push(Problem::said(&key, self.origin, sentence));
     }
 
     fn refuse(&mut self, name: &str, sentence: &str) {
         let key = format!("{}.{name}", self.key);
-        self.problems
-            .push(Problem::said(&key, self.origin, sentence));
+        self.problems.push(Problem::said(&key, self.origin, sentence));
     }
 }
 
@@ -240,11 +200,8 @@ fn json(value: &Toml) -> Option<Value> {
         Toml::Boolean(value) => Value::Bool(*value),
         Toml::Datetime(_) => return None,
         Toml::Array(items) => Value::Array(items.iter().map(json).collect::<Option<_>>()?),
-        Toml::Table(table) => Value::Object(
-            table
-                .iter()
-                .map(|(name, value)| Some((name.clone(), json(value)?)))
-                .collect::<Option<_>>()?,
-        ),
+        Toml::Table(table) => {
+            Value::Object(table.iter().map(|(name, value)| Some((name.clone(), json(value)?))).collect::<Option<_>>()?)
+        }
     })
 }

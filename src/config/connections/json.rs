@@ -14,16 +14,7 @@ use super::{AirflowConnection, AirflowDialect, ParseError, read_extra};
 use crate::domain::connection::Secret;
 
 /// Keys that are read by us.
-const FIELDS: [&str; 8] = [
-    "conn_type",
-    "host",
-    "port",
-    "login",
-    "password",
-    "schema",
-    "extra",
-    "uri",
-];
+const FIELDS: [&str; 8] = ["conn_type", "host", "port", "login", "password", "schema", "extra", "uri"];
 
 /// Reads a JSON object.
 ///
@@ -31,19 +22,13 @@ const FIELDS: [&str; 8] = [
 /// Where Airflow raises, and for Python's extensions to JSON (`NaN`, numbers beyond a double, lone surrogates, more than
 /// 128 levels), which Airflow takes.
 pub fn parse(text: &str, dialect: AirflowDialect) -> Result<AirflowConnection, ParseError> {
-    let mut object: Map<String, Value> =
-        serde_json::from_str(text).map_err(|error| ParseError::NotJson {
-            line: error.line(),
-            column: error.column(),
-        })?;
+    let mut object: Map<String, Value> = serde_json::from_str(text)
+        .map_err(|error| ParseError::NotJson { line: error.line(), column: error.column() })?;
     check_keys(&object, dialect)?;
     let fields = Fields(&object);
     if let Some(uri) = fields.uri()? {
         let others = FIELDS.iter().filter(|key| **key != "uri");
-        if others
-            .clone()
-            .any(|key| object.get(*key).is_some_and(is_true))
-        {
+        if others.clone().any(|key| object.get(*key).is_some_and(is_true)) {
             return Err(ParseError::UriAndFields);
         }
         return uri::parse(uri, dialect);
@@ -88,9 +73,7 @@ fn hint(key: &str) -> &'static str {
         "type" => "; the type goes into conn_type",
         "pass" | "passwd" | "pwd" => "; the password goes into password",
         "hostname" | "hosts" | "server" => "; host names go into host",
-        "ssl" | "ssl_enabled" | "ssl_options" | "heartbeat" | "ca_certs" => {
-            "; this one goes into extra"
-        }
+        "ssl" | "ssl_enabled" | "ssl_options" | "heartbeat" | "ca_certs" => "; this one goes into extra",
         _ => "",
     }
 }
@@ -113,10 +96,7 @@ impl<'a> Fields<'a> {
     fn uri(&self) -> Result<Option<&'a str>, ParseError> {
         match self.0.get("uri") {
             Some(Value::String(uri)) if !uri.is_empty() => Ok(Some(uri)),
-            Some(other) if is_true(other) => Err(ParseError::WrongKind {
-                key: "uri",
-                expected: "text",
-            }),
+            Some(other) if is_true(other) => Err(ParseError::WrongKind { key: "uri", expected: "text" }),
             Some(_) | None => Ok(None),
         }
     }
@@ -125,10 +105,7 @@ impl<'a> Fields<'a> {
     fn text(&self, key: &'static str) -> Result<Option<String>, ParseError> {
         match self.0.get(key) {
             Some(Value::String(text)) => Ok(Some(text.clone()).filter(|t| !t.is_empty())),
-            Some(other) if is_true(other) => Err(ParseError::WrongKind {
-                key,
-                expected: "text",
-            }),
+            Some(other) if is_true(other) => Err(ParseError::WrongKind { key, expected: "text" }),
             Some(_) | None => Ok(None),
         }
     }
@@ -139,20 +116,14 @@ impl<'a> Fields<'a> {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
             Some(Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
-                Err(ParseError::WrongKind {
-                    key: "login",
-                    expected: "text",
-                })
+                Err(ParseError::WrongKind { key: "login", expected: "text" })
             }
         }
     }
 
     /// Python's `int()` of a number or a text.
     fn port(&self) -> Result<Option<i64>, ParseError> {
-        let wrong = ParseError::WrongKind {
-            key: "port",
-            expected: "a whole number",
-        };
+        let wrong = ParseError::WrongKind { key: "port", expected: "a whole number" };
         let Some(value) = self.0.get("port").filter(|value| is_true(value)) else {
             return Ok(None);
         };

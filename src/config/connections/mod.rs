@@ -57,13 +57,7 @@ impl fmt::Debug for AirflowConnection {
     /// Shows the type and the names of the extras only: a mistyped password can end up in any other field.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AirflowConnection")
-            .field(
-                "conn_type",
-                &self
-                    .conn_type
-                    .as_deref()
-                    .filter(|t| amqp::is_accepted_type(t)),
-            )
+            .field("conn_type", &self.conn_type.as_deref().filter(|t| amqp::is_accepted_type(t)))
             .field("has_password", &self.password.is_some())
             .finish_non_exhaustive()
     }
@@ -84,9 +78,7 @@ pub enum ParseError {
     )]
     UserBeforeProtocol,
     /// Unbalanced brackets, or something else than an IPv6 address between them.
-    #[error(
-        "the URI has square brackets that do not hold an IPv6 address; in a password write [ as %5B and ] as %5D"
-    )]
+    #[error("the URI has square brackets that do not hold an IPv6 address; in a password write [ as %5B and ] as %5D")]
     Brackets,
     /// Characters such as a full-width `@`.
     #[error(
@@ -149,20 +141,16 @@ pub fn parse(value: &str, dialect: AirflowDialect) -> Result<AirflowConnection, 
 }
 
 /// Turns the text of an extra into its map, the two generations' way.
-pub(crate) fn read_extra(
-    text: &str,
-    dialect: AirflowDialect,
-    into: &mut AirflowConnection,
-) -> Result<(), ParseError> {
+pub(crate) fn read_extra(text: &str, dialect: AirflowDialect, into: &mut AirflowConnection) -> Result<(), ParseError> {
     if text.is_empty() {
         return Ok(());
     }
     match (serde_json::from_str(text), dialect) {
         (Ok(Value::Object(map)), _) => into.extra = map,
         (_, AirflowDialect::V3) => return Err(ParseError::Extra),
-        (_, AirflowDialect::V2) => into
-            .notes
-            .push("its extra is not a JSON object and is ignored; Airflow 3 refuses it"),
+        (_, AirflowDialect::V2) => {
+            into.notes.push("its extra is not a JSON object and is ignored; Airflow 3 refuses it")
+        }
     }
     Ok(())
 }
@@ -173,9 +161,7 @@ pub fn is_value_of_a_kind(value: &str) -> bool {
     let value = python::strip(value);
     let is_uri = value.split_once("://").is_some_and(|(scheme, _)| {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-            && scheme
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
     });
     value.starts_with('{') || is_uri
 }

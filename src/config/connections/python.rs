@@ -24,9 +24,8 @@ pub fn unquote(text: &str) -> String {
 pub fn parse_int(text: &str) -> Option<i64> {
     let text = strip(text);
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let well_formed = digits
-        .split('_')
-        .all(|group| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit()));
+    let well_formed =
+        digits.split('_').all(|group| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit()));
     if !well_formed {
         return None;
     }
@@ -39,8 +38,7 @@ pub fn parse_float(text: &str) -> Option<f64> {
     let bytes = text.as_bytes();
     for (at, _) in text.match_indices('_') {
         let before = at.checked_sub(1).and_then(|i| bytes.get(i));
-        let digits_around = before.is_some_and(u8::is_ascii_digit)
-            && bytes.get(at + 1).is_some_and(u8::is_ascii_digit);
+        let digits_around = before.is_some_and(u8::is_ascii_digit) && bytes.get(at + 1).is_some_and(u8::is_ascii_digit);
         if !digits_around {
             return None;
         }

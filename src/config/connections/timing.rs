@@ -60,12 +60,7 @@ pub(super) fn timeout(
 }
 
 /// The value as a number; a warning where there is one that is none.
-fn number(
-    key: &str,
-    value: Option<&Value>,
-    default: &str,
-    warnings: &mut Vec<ConnectionWarning>,
-) -> Option<f64> {
+fn number(key: &str, value: Option<&Value>, default: &str, warnings: &mut Vec<ConnectionWarning>) -> Option<f64> {
     let number = match value {
         None | Some(Value::Null) => return None,
         Some(Value::Number(number)) => number.as_f64(),

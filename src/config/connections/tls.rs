@@ -41,10 +41,7 @@ pub(super) fn read(
         ));
     }
     let ca_certs = path("ca_certs", find("ca_certs"))?;
-    let client = match (
-        path("certfile", find("certfile"))?,
-        path("keyfile", find("keyfile"))?,
-    ) {
+    let client = match (path("certfile", find("certfile"))?, path("keyfile", find("keyfile"))?) {
         (Some(certificate), Some(key)) => Some((certificate, key)),
         (None, None) => None,
         (Some(_), None) => {
@@ -56,24 +53,15 @@ pub(super) fn read(
             None
         }
     };
-    Ok(Some(TlsSettings {
-        ca_certs,
-        client,
-        verify_none: verify_none(find("cert_reqs"), warnings),
-    }))
+    Ok(Some(TlsSettings { ca_certs, client, verify_none: verify_none(find("cert_reqs"), warnings) }))
 }
 
 /// `ssl_options` as a map, empty where there is none.
 fn nested(value: Option<&Value>) -> Result<Map<String, Value>, AmqpError> {
-    let wrong = AmqpError::TlsExtra {
-        key: "ssl_options",
-        expected: "a JSON object, or text holding one",
-    };
+    let wrong = AmqpError::TlsExtra { key: "ssl_options", expected: "a JSON object, or text holding one" };
     match value {
         Some(Value::Object(map)) => Ok(map.clone()),
-        Some(Value::String(text)) if !text.trim().is_empty() => {
-            serde_json::from_str(text).map_err(|_| wrong)
-        }
+        Some(Value::String(text)) if !text.trim().is_empty() => serde_json::from_str(text).map_err(|_| wrong),
         Some(other) if is_true(other) && !other.is_string() => Err(wrong),
         Some(_) | None => Ok(Map::new()),
     }
@@ -96,9 +84,8 @@ fn is_enabled(value: Option<&Value>, warnings: &mut Vec<ConnectionWarning>) -> O
             Some(false)
         }
         _ => {
-            warnings.push(ConnectionWarning::new(
-                "its extra `ssl_enabled` is neither true nor false and is taken as true",
-            ));
+            warnings
+                .push(ConnectionWarning::new("its extra `ssl_enabled` is neither true nor false and is taken as true"));
             Some(true)
         }
     }
@@ -107,10 +94,7 @@ fn is_enabled(value: Option<&Value>, warnings: &mut Vec<ConnectionWarning>) -> O
 fn path(key: &'static str, value: Option<&Value>) -> Result<Option<PathBuf>, AmqpError> {
     match value {
         Some(Value::String(text)) if !text.is_empty() => Ok(Some(PathBuf::from(text))),
-        Some(other) if is_true(other) => Err(AmqpError::TlsExtra {
-            key,
-            expected: "the path of a PEM file",
-        }),
+        Some(other) if is_true(other) => Err(AmqpError::TlsExtra { key, expected: "the path of a PEM file" }),
         Some(_) | None => Ok(None),
     }
 }

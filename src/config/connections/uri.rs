@@ -22,9 +22,9 @@ const EXTRA_KEY: &str = "__extra__";
 ///
 /// Source: Unicode 14, every code point tried with Python's `unicodedata.normalize`.
 const LOOK_ALIKES: [char; 19] = [
-    '\u{2047}', '\u{2048}', '\u{2049}', '\u{2100}', '\u{2101}', '\u{2105}', '\u{2106}', '\u{2a74}',
-    '\u{fe13}', '\u{fe16}', '\u{fe55}', '\u{fe56}', '\u{fe5f}', '\u{fe6b}', '\u{ff03}', '\u{ff0f}',
-    '\u{ff1a}', '\u{ff1f}', '\u{ff20}',
+    '\u{2047}', '\u{2048}', '\u{2049}', '\u{2100}', '\u{2101}', '\u{2105}', '\u{2106}', '\u{2a74}', '\u{fe13}',
+    '\u{fe16}', '\u{fe55}', '\u{fe56}', '\u{fe5f}', '\u{fe6b}', '\u{ff03}', '\u{ff0f}', '\u{ff1a}', '\u{ff1f}',
+    '\u{ff20}',
 ];
 
 /// Reads a URI, stripped of white space around it.
@@ -39,10 +39,7 @@ pub fn parse(uri: &str, dialect: AirflowDialect) -> Result<AirflowConnection, Pa
     let host_with_protocol = protocols == 2;
     let scheme = split(uri)?.scheme;
     // Airflow replaces every occurrence, and only the lower-cased one.
-    let rest = uri.replace(
-        &format!("{scheme}://"),
-        if host_with_protocol { "" } else { "//" },
-    );
+    let rest = uri.replace(&format!("{scheme}://"), if host_with_protocol { "" } else { "//" });
     if host_with_protocol {
         let before = rest.split_once("://").map_or(rest.as_str(), |(b, _)| b);
         if before.contains(['@', ':']) {
@@ -78,9 +75,9 @@ pub fn parse(uri: &str, dialect: AirflowDialect) -> Result<AirflowConnection, Pa
     };
     connection.is_torn = user_info.is_none() && parts.has_stray_at();
     if parts.fragment.is_some() {
-        connection.notes.push(
-            "its URI holds a #, and Airflow drops all that follows it; in a password write it as %23",
-        );
+        connection
+            .notes
+            .push("its URI holds a #, and Airflow drops all that follows it; in a password write it as %23");
     }
     read_query(&parts.query, dialect, &mut connection)?;
     Ok(connection)
@@ -88,11 +85,7 @@ pub fn parse(uri: &str, dialect: AirflowDialect) -> Result<AirflowConnection, Pa
 
 /// `postgresql` becomes `postgres`, dashes become underscores: Airflow's own habit.
 pub(super) fn normalize_type(conn_type: &str) -> String {
-    if conn_type == "postgresql" {
-        "postgres".to_owned()
-    } else {
-        conn_type.replace('-', "_")
-    }
+    if conn_type == "postgresql" { "postgres".to_owned() } else { conn_type.replace('-', "_") }
 }
 
 /// What `urlsplit` returns.
@@ -117,18 +110,13 @@ impl Parts {
 /// Python's `urlsplit`.
 fn split(url: &str) -> Result<Parts, ParseError> {
     let url = url.trim_start_matches(|c: char| c <= ' ');
-    let url: Cow<'_, str> = if url.contains(['\t', '\r', '\n']) {
-        url.replace(['\t', '\r', '\n'], "").into()
-    } else {
-        url.into()
-    };
+    let url: Cow<'_, str> =
+        if url.contains(['\t', '\r', '\n']) { url.replace(['\t', '\r', '\n'], "").into() } else { url.into() };
     let mut rest: &str = &url;
     let mut scheme = String::new();
     if let Some((before, after)) = rest.split_once(':')
         && before.starts_with(|c: char| c.is_ascii_alphabetic())
-        && before
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+        && before.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
     {
         scheme = before.to_ascii_lowercase();
         rest = after;
@@ -171,17 +159,11 @@ fn check_brackets(netloc: &str) -> Result<(), ParseError> {
     let inside = after.split_once(']').map_or(after, |(inside, _)| inside);
     let valid = match inside.strip_prefix('v') {
         Some(future) => future.split_once('.').is_some_and(|(version, address)| {
-            !version.is_empty()
-                && version.bytes().all(|b| b.is_ascii_hexdigit())
-                && !address.is_empty()
+            !version.is_empty() && version.bytes().all(|b| b.is_ascii_hexdigit()) && !address.is_empty()
         }),
         None => is_ipv6(inside),
     };
-    if valid {
-        Ok(())
-    } else {
-        Err(ParseError::Brackets)
-    }
+    if valid { Ok(()) } else { Err(ParseError::Brackets) }
 }
 
 /// An IPv6 address, with a zone after `%` where there is one.
@@ -227,11 +209,7 @@ fn read_port(raw: &str) -> Result<Option<i64>, ParseError> {
 }
 
 /// The query as extras: `__extra__` alone, or every key with the last of its values.
-fn read_query(
-    query: &str,
-    dialect: AirflowDialect,
-    into: &mut AirflowConnection,
-) -> Result<(), ParseError> {
+fn read_query(query: &str, dialect: AirflowDialect, into: &mut AirflowConnection) -> Result<(), ParseError> {
     let mut pairs: Map<String, Value> = Map::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

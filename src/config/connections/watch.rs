@@ -43,20 +43,14 @@ pub fn read_if_changed(path: &Path, before: &Snapshot) -> io::Result<Option<Snap
         return Ok(None);
     }
     let text = read_text(path)?;
-    let mut after = Snapshot {
-        stamp: Some(stamp),
-        ..Snapshot::default()
-    };
+    let mut after = Snapshot { stamp: Some(stamp), ..Snapshot::default() };
     match parse_toml(&text) {
         Ok(root) => {
             let mut problems = Vec::new();
             after.connections = file::read(&root, path, &mut problems);
             for (id, connection) in &before.connections {
                 let (key, prefix) = (format!("connections.{id}"), format!("connections.{id}."));
-                if problems
-                    .iter()
-                    .any(|p| p.key == key || p.key.starts_with(&prefix))
-                {
+                if problems.iter().any(|p| p.key == key || p.key.starts_with(&prefix)) {
                     after.connections.insert(id.clone(), connection.clone());
                 }
             }

@@ -83,15 +83,8 @@ pub(super) fn read_trigger(call: &ExprCall) -> Result<Trigger<'_>, Fault> {
         }
     }
     let range = call.range();
-    let queue = queue.ok_or(Fault {
-        range,
-        parameter: Some("queue".to_owned()),
-        reason: RefusalReason::NoQueue,
-    })?;
-    let conn_id = conn_id.unwrap_or(Text {
-        value: DEFAULT_CONN_ID,
-        range,
-    });
+    let queue = queue.ok_or(Fault { range, parameter: Some("queue".to_owned()), reason: RefusalReason::NoQueue })?;
+    let conn_id = conn_id.unwrap_or(Text { value: DEFAULT_CONN_ID, range });
     Ok(Trigger { queue, conn_id })
 }
 
@@ -122,10 +115,7 @@ pub(super) fn read_dag_id(decorator: &Expr) -> Result<Option<Text<'_>>, Fault> {
     if value.is_none_literal_expr() {
         return Ok(None);
     }
-    let text = text(&Argument {
-        name: "dag_id",
-        value,
-    })?;
+    let text = text(&Argument { name: "dag_id", value })?;
     Ok((!text.value.trim().is_empty()).then_some(text))
 }
 
@@ -168,10 +158,7 @@ fn named(arguments: &Arguments) -> Result<Vec<Argument<'_>>, Fault> {
                 reason: RefusalReason::GivenTwice,
             });
         }
-        found.push(Argument {
-            name,
-            value: &keyword.value,
-        });
+        found.push(Argument { name, value: &keyword.value });
     }
     Ok(found)
 }
@@ -182,11 +169,7 @@ fn keyword<'a>(arguments: &'a Arguments, name: &str) -> Option<&'a Keyword> {
 }
 
 fn unpacked(range: TextRange, parameter: &str) -> Fault {
-    Fault {
-        range,
-        parameter: Some(parameter.to_owned()),
-        reason: RefusalReason::Unpacked,
-    }
+    Fault { range, parameter: Some(parameter.to_owned()), reason: RefusalReason::Unpacked }
 }
 
 fn check_unused(argument: &Argument<'_>) -> Result<(), Fault> {
@@ -196,19 +179,13 @@ fn check_unused(argument: &Argument<'_>) -> Result<(), Fault> {
         Some(_) => RefusalReason::NotHandled,
         None => RefusalReason::UnknownArgument,
     };
-    Err(Fault {
-        range: argument.value.range(),
-        parameter: Some(argument.name.to_owned()),
-        reason,
-    })
+    Err(Fault { range: argument.value.range(), parameter: Some(argument.name.to_owned()), reason })
 }
 
 fn is_unused(value: &Expr, unused: Unused) -> bool {
     match unused {
         Unused::None => value.is_none_literal_expr(),
-        Unused::False => value
-            .as_boolean_literal_expr()
-            .is_some_and(|literal| !literal.value),
+        Unused::False => value.as_boolean_literal_expr().is_some_and(|literal| !literal.value),
         Unused::Zero => value
             .as_number_literal_expr()
             .and_then(|literal| literal.value.as_int())
@@ -221,11 +198,7 @@ fn is_unused(value: &Expr, unused: Unused) -> bool {
 /// A string literal; adjacent ones count as one, as in Python.
 fn text<'a>(argument: &Argument<'a>) -> Result<Text<'a>, Fault> {
     let range = argument.value.range();
-    let fault = |reason| Fault {
-        range,
-        parameter: Some(argument.name.to_owned()),
-        reason,
-    };
+    let fault = |reason| Fault { range, parameter: Some(argument.name.to_owned()), reason };
     let Some(literal) = argument.value.as_string_literal_expr() else {
         return Err(fault(not_a_text(argument.value)));
     };
@@ -251,10 +224,7 @@ fn not_a_text(value: &Expr) -> RefusalReason {
         (value.is_dict_expr(), "a dict"),
     ];
     if let Some((_, found)) = literals.into_iter().find(|(is, _)| *is) {
-        return RefusalReason::WrongType {
-            expected: "a string",
-            found,
-        };
+        return RefusalReason::WrongType { expected: "a string", found };
     }
     let computed: [(bool, &'static str); 6] = [
         (value.is_name_expr(), "a name"),
@@ -265,7 +235,5 @@ fn not_a_text(value: &Expr) -> RefusalReason {
         (value.is_subscript_expr(), "an item of something"),
     ];
     let found = computed.into_iter().find(|(is, _)| *is);
-    RefusalReason::NotLiteral {
-        found: found.map_or("an expression", |(_, found)| found),
-    }
+    RefusalReason::NotLiteral { found: found.map_or("an expression", |(_, found)| found) }
 }

@@ -18,12 +18,7 @@ use crate::domain::ids::DagId;
 /// Reads a file's tree. `file` is its name in origins.
 pub(super) fn read(file: &str, lines: &Lines<'_>, body: &[Stmt]) -> Reading {
     let names = Names::of(body);
-    let mut reader = Reader {
-        file,
-        lines,
-        names,
-        reading: Reading::default(),
-    };
+    let mut reader = Reader { file, lines, names, reading: Reading::default() };
     reader.visit_body(body);
     reader.reading
 }
@@ -67,9 +62,8 @@ impl Reader<'_> {
 
     fn function(&mut self, function: &StmtFunctionDef) {
         let decorators = &function.decorator_list;
-        let dags: Vec<usize> = (0..decorators.len())
-            .filter(|at| matches!(self.role(&decorators[*at]), Role::Dag))
-            .collect();
+        let dags: Vec<usize> =
+            (0..decorators.len()).filter(|at| matches!(self.role(&decorators[*at]), Role::Dag)).collect();
         for (at, decorator) in decorators.iter().enumerate() {
             let call = match self.role(decorator) {
                 Role::Trigger(call) => call,
@@ -106,18 +100,9 @@ impl Reader<'_> {
         }
     }
 
-    fn declare(
-        &mut self,
-        function: &StmtFunctionDef,
-        dag: &Decorator,
-        decorator: &Decorator,
-        call: &ExprCall,
-    ) {
+    fn declare(&mut self, function: &StmtFunctionDef, dag: &Decorator, decorator: &Decorator, call: &ExprCall) {
         let dag_id = match arguments::read_dag_id(&dag.expression) {
-            Ok(written) => written.unwrap_or(Text {
-                value: function.name.as_str(),
-                range: function.name.range(),
-            }),
+            Ok(written) => written.unwrap_or(Text { value: function.name.as_str(), range: function.name.range() }),
             Err(fault) => return self.refuse_fault(None, fault),
         };
         let known = Some(DagId::new(dag_id.value));
@@ -147,22 +132,11 @@ impl Reader<'_> {
 
     fn origin(&self, range: TextRange) -> Origin {
         let (line, column) = self.lines.position(range.start());
-        Origin {
-            file: self.file.to_owned(),
-            line,
-            column,
-        }
+        Origin { file: self.file.to_owned(), line, column }
     }
 
     fn refuse(&mut self, at: &impl Ranged, reason: RefusalReason) {
-        self.refuse_fault(
-            None,
-            Fault {
-                range: at.range(),
-                parameter: None,
-                reason,
-            },
-        );
+        self.refuse_fault(None, Fault { range: at.range(), parameter: None, reason });
     }
 
     fn refuse_fault(&mut self, dag_id: Option<DagId>, fault: Fault) {

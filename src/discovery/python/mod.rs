@@ -46,9 +46,6 @@ pub(super) fn read(file: &str, text: &str) -> Result<Reading, Trouble> {
         });
     }
     let module = parsed.into_syntax();
-    let body = module
-        .as_module()
-        .map(|module| module.body.as_slice())
-        .unwrap_or_default();
+    let body = module.as_module().map(|module| module.body.as_slice()).unwrap_or_default();
     Ok(decorators::read(file, &lines, body))
 }

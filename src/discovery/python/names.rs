@@ -17,12 +17,8 @@ const TRIGGERS: [&str; 3] = [
 ];
 
 /// Where `dag` comes from. Source: import roots tried with Airflow 2.11.2 and 3.3.2.
-const DAGS: [&str; 4] = [
-    "airflow.sdk.dag",
-    "airflow.decorators.dag",
-    "airflow.models.dag.dag",
-    "airflow.sdk.definitions.dag.dag",
-];
+const DAGS: [&str; 4] =
+    ["airflow.sdk.dag", "airflow.decorators.dag", "airflow.models.dag.dag", "airflow.sdk.definitions.dag.dag"];
 
 /// The imported names of one file.
 #[derive(Debug, Default)]
@@ -54,10 +50,7 @@ impl Names {
         };
         self.bound.get(first).is_some_and(|roots| {
             roots.iter().any(|root| {
-                paths.iter().any(|path| {
-                    path.strip_prefix(root.as_str())
-                        .is_some_and(|tail| is_path(tail, &rest))
-                })
+                paths.iter().any(|path| path.strip_prefix(root.as_str()).is_some_and(|tail| is_path(tail, &rest)))
             })
         })
     }
@@ -88,10 +81,7 @@ impl Names {
                 continue;
             }
             let name = alias.asname.as_ref().unwrap_or(&alias.name);
-            self.bind(
-                name.as_str(),
-                format!("{}.{}", module.as_str(), alias.name.as_str()),
-            );
+            self.bind(name.as_str(), format!("{}.{}", module.as_str(), alias.name.as_str()));
         }
     }
 
@@ -109,10 +99,7 @@ impl Names {
 impl<'a> Visitor<'a> for Names {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
         if let Stmt::Import(import) = stmt {
-            import
-                .names
-                .iter()
-                .for_each(|alias| self.bind_import(alias));
+            import.names.iter().for_each(|alias| self.bind_import(alias));
         } else if let Stmt::ImportFrom(import) = stmt {
             self.bind_import_from(import);
         } else {
@@ -142,10 +129,7 @@ fn dotted(expr: &Expr) -> Option<(&str, Vec<&str>)> {
 fn is_path(tail: &str, parts: &[&str]) -> bool {
     let mut tail = tail;
     for part in parts {
-        match tail
-            .strip_prefix('.')
-            .and_then(|tail| tail.strip_prefix(part))
-        {
+        match tail.strip_prefix('.').and_then(|tail| tail.strip_prefix(part)) {
             Some(after) => tail = after,
             None => return false,
         }

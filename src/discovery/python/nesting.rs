@@ -119,9 +119,7 @@ mod tests {
             "x = a".to_owned() + &"[0]".repeat(deep),
             "x = ".to_owned() + &"lambda: ".repeat(deep) + "1",
             "x = ".to_owned() + &"1 if 1 else ".repeat(deep) + "1",
-            (0..200).fold(String::new(), |text, n| text + &" ".repeat(n) + "if 1:\n")
-                + &" ".repeat(200)
-                + "pass\n",
+            (0..200).fold(String::new(), |text, n| text + &" ".repeat(n) + "if 1:\n") + &" ".repeat(200) + "pass\n",
         ] {
             assert!(!is_bounded(&text), "{}", &text[..20]);
         }

@@ -32,10 +32,7 @@ impl<'a> Lines<'a> {
         let offset = offset.to_usize().min(self.text.len());
         let line = self.starts.partition_point(|start| *start <= offset);
         let start = self.starts[line - 1];
-        let column = self
-            .text
-            .get(start..offset)
-            .map_or(0, |before| before.chars().count());
+        let column = self.text.get(start..offset).map_or(0, |before| before.chars().count());
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         (number(line), number(column + 1))
     }

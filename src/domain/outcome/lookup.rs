@@ -12,16 +12,10 @@ use crate::domain::ids::{DagId, RunId};
 /// What an exchange means that looked `run` of `dag` up. Both generations speak alike here.
 pub fn classify_run(exchange: &Exchange, _dialect: Dialect, dag: &DagId, run: &RunId) -> RunLookup {
     match read(exchange) {
-        Read::Json(reply, json) if reply.status == 200 => {
-            found_run(&json, run).unwrap_or_else(|| {
-                RunLookup::Unknown(
-                    "Airflow's answer does not describe the run asked for".to_owned(),
-                )
-            })
-        }
+        Read::Json(reply, json) if reply.status == 200 => found_run(&json, run)
+            .unwrap_or_else(|| RunLookup::Unknown("Airflow's answer does not describe the run asked for".to_owned())),
         Read::Json(reply, json)
-            if says_not_found(reply, &json, dag.as_str())
-                && says_not_found(reply, &json, run.as_str()) =>
+            if says_not_found(reply, &json, dag.as_str()) && says_not_found(reply, &json, run.as_str()) =>
         {
             RunLookup::Absent
         }
@@ -36,21 +30,14 @@ fn found_run(json: &Value, run: &RunId) -> Option<RunLookup> {
         None | Some(Value::Null) => Value::Object(serde_json::Map::new()),
         Some(conf) => conf.clone(),
     };
-    Some(RunLookup::Found(FoundRun {
-        state: json.get("state")?.as_str()?.to_owned(),
-        conf,
-    }))
+    Some(RunLookup::Found(FoundRun { state: json.get("state")?.as_str()?.to_owned(), conf }))
 }
 
 /// What an exchange means that looked `dag` up.
 pub fn classify_dag(exchange: &Exchange, dialect: Dialect, dag: &DagId) -> DagLookup {
     match read(exchange) {
         Read::Json(reply, json) if reply.status == 200 => found_dag(&json, dialect, dag)
-            .unwrap_or_else(|| {
-                DagLookup::Unknown(
-                    "Airflow's answer does not describe the DAG asked for".to_owned(),
-                )
-            }),
+            .unwrap_or_else(|| DagLookup::Unknown("Airflow's answer does not describe the DAG asked for".to_owned())),
         Read::Json(reply, json) if says_not_found(reply, &json, dag.as_str()) => DagLookup::Absent,
         Read::Json(reply, _) => DagLookup::Unknown(strange(reply)),
         Read::Nothing(reason) => DagLookup::Unknown(reason),
@@ -124,34 +111,21 @@ mod tests {
     #[test]
     fn a_run_is_found_with_its_conf() {
         let body = r#"{"dag_run_id":"r1","state":"queued","conf":{"a":[1,2.5,"é"]}}"#;
-        let RunLookup::Found(found) = run(&json(200, body)) else {
-            panic!("found")
-        };
-        assert_eq!(
-            (found.state.as_str(), found.conf),
-            ("queued", serde_json::json!({"a":[1,2.5,"é"]}))
-        );
+        let RunLookup::Found(found) = run(&json(200, body)) else { panic!("found") };
+        assert_eq!((found.state.as_str(), found.conf), ("queued", serde_json::json!({"a":[1,2.5,"é"]})));
         let body = r#"{"dag_run_id":"r1","state":"failed","conf":null}"#;
-        let RunLookup::Found(found) = run(&json(200, body)) else {
-            panic!("found")
-        };
+        let RunLookup::Found(found) = run(&json(200, body)) else { panic!("found") };
         assert_eq!(found.conf, serde_json::json!({}));
     }
 
     #[test]
     fn a_run_is_absent_only_in_airflows_words() {
         let said = "The DagRun with dag_id: `d` and run_id: `r1` was not found";
-        assert_eq!(
-            run(&json(404, &format!(r#"{{"detail":"{said}"}}"#))),
-            RunLookup::Absent
-        );
+        assert_eq!(run(&json(404, &format!(r#"{{"detail":"{said}"}}"#))), RunLookup::Absent);
         for other in [
             json(404, r#"{"detail":"Not Found"}"#),
             json(404, r#"{"error":"API route not found"}"#),
-            json(
-                404,
-                r#"{"detail":"The DagRun with dag_id: `d` and run_id: `other` was not found"}"#,
-            ),
+            json(404, r#"{"detail":"The DagRun with dag_id: `d` and run_id: `other` was not found"}"#),
             exchange(404, "text/html", said),
             json(200, r#"{"detail":"run r1 of d was not found"}"#),
             json(200, r#"{"dag_run_id":"other","state":"queued"}"#),
@@ -167,19 +141,9 @@ mod tests {
 
     #[test]
     fn a_dags_flags_are_read_per_generation() {
-        let v1 = json(
-            200,
-            r#"{"dag_id":"d","is_paused":true,"is_active":false,"has_import_errors":true}"#,
-        );
-        let v2 = json(
-            200,
-            r#"{"dag_id":"d","is_paused":true,"is_stale":true,"has_import_errors":true}"#,
-        );
-        let expected = DagLookup::Found(FoundDag {
-            is_paused: true,
-            is_active: false,
-            has_import_errors: true,
-        });
+        let v1 = json(200, r#"{"dag_id":"d","is_paused":true,"is_active":false,"has_import_errors":true}"#);
+        let v2 = json(200, r#"{"dag_id":"d","is_paused":true,"is_stale":true,"has_import_errors":true}"#);
+        let expected = DagLookup::Found(FoundDag { is_paused: true, is_active: false, has_import_errors: true });
         assert_eq!(dag(&v1, Dialect::V1), expected);
         assert_eq!(dag(&v2, Dialect::V2), expected);
         assert!(matches!(dag(&v1, Dialect::V2), DagLookup::Unknown(_)));
@@ -194,15 +158,9 @@ mod tests {
             json(404, r#"{"detail":"Not Found"}"#),
             exchange(404, "text/html", "<html>"),
             json(405, r#"{"detail":"Method Not Allowed"}"#),
-            json(
-                200,
-                r#"{"dag_id":"other","is_paused":true,"is_stale":true}"#,
-            ),
+            json(200, r#"{"dag_id":"other","is_paused":true,"is_stale":true}"#),
         ] {
-            assert!(
-                matches!(dag(&other, Dialect::V2), DagLookup::Unknown(_)),
-                "{other:?}"
-            );
+            assert!(matches!(dag(&other, Dialect::V2), DagLookup::Unknown(_)), "{other:?}");
         }
     }
 }

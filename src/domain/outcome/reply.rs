@@ -36,10 +36,7 @@ pub(super) fn voice(reply: &Reply) -> Voice {
 
 /// Whether the answer says that it is JSON (`application/json` or `application/problem+json`).
 pub(super) fn claims_json(reply: &Reply) -> bool {
-    reply
-        .content_type
-        .as_deref()
-        .is_some_and(|kind| kind == "application/json" || kind.ends_with("+json"))
+    reply.content_type.as_deref().is_some_and(|kind| kind == "application/json" || kind.ends_with("+json"))
 }
 
 /// Airflow's words in an error answer: `detail` (both generations), else `title` (2.x) or `error` (3.x, removed routes).
@@ -47,28 +44,17 @@ pub(super) fn words(json: &Value) -> String {
     let text = match json.get("detail") {
         Some(Value::String(detail)) => detail.clone(),
         // 3.x, validation: [{"loc": ["body", "conf"], "msg": "…", "input": …}, …]
-        Some(Value::Array(complaints)) => complaints
-            .iter()
-            .take(COMPLAINTS)
-            .map(complaint)
-            .collect::<Vec<_>>()
-            .join("; "),
+        Some(Value::Array(complaints)) => {
+            complaints.iter().take(COMPLAINTS).map(complaint).collect::<Vec<_>>().join("; ")
+        }
         // 3.x, database: {"reason": "Unique constraint violation", "message": "…"}
-        Some(Value::Object(detail)) => detail
-            .get("reason")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned(),
+        Some(Value::Object(detail)) => detail.get("reason").and_then(Value::as_str).unwrap_or_default().to_owned(),
         Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => String::new(),
     };
     if !text.is_empty() {
         return tidy(&text);
     }
-    ["title", "error"]
-        .iter()
-        .find_map(|key| json.get(*key).and_then(Value::as_str))
-        .map(tidy)
-        .unwrap_or_default()
+    ["title", "error"].iter().find_map(|key| json.get(*key).and_then(Value::as_str)).map(tidy).unwrap_or_default()
 }
 
 fn complaint(complaint: &Value) -> String {
@@ -84,20 +70,14 @@ fn complaint(complaint: &Value) -> String {
         })
         .collect::<Vec<_>>()
         .join(".");
-    let message = complaint
-        .get("msg")
-        .and_then(Value::as_str)
-        .unwrap_or("refused");
+    let message = complaint.get("msg").and_then(Value::as_str).unwrap_or("refused");
     format!("{place}: {message}")
 }
 
 /// Whether Airflow itself says that the named thing does not exist. The words and the name are both needed: Airflow also
 /// answers 404 for a path it does not know, and so does everything else that speaks HTTP.
 pub(super) fn says_not_found(reply: &Reply, json: &Value, name: &str) -> bool {
-    let text = json
-        .get("detail")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let text = json.get("detail").and_then(Value::as_str).unwrap_or_default();
     reply.status == 404 && text.contains("not found") && text.contains(name)
 }
 
@@ -107,25 +87,15 @@ pub(super) fn strange(reply: &Reply) -> String {
         Voice::Redirect => format!(
             "the address redirects ({}) to {}: a login page or another address stands in front of Airflow's API",
             reply.status,
-            reply
-                .location
-                .as_deref()
-                .map_or_else(|| "nowhere".to_owned(), place_of)
+            reply.location.as_deref().map_or_else(|| "nowhere".to_owned(), place_of)
         ),
         Voice::Json(json) => {
-            format!(
-                "the answer {} is not one of Airflow's API: {}",
-                reply.status,
-                words(&json)
-            )
+            format!("the answer {} is not one of Airflow's API: {}", reply.status, words(&json))
         }
         Voice::Other => format!(
             "the answer {} is not one of Airflow's API but {}: another program or a login page stands in front of it",
             reply.status,
-            reply
-                .content_type
-                .as_deref()
-                .map_or_else(|| "of no type".to_owned(), tidy)
+            reply.content_type.as_deref().map_or_else(|| "of no type".to_owned(), tidy)
         ),
     }
 }
@@ -141,15 +111,9 @@ pub(super) fn refused_access(reply: &Reply) -> String {
         Voice::Json(json) => words(&json),
         Voice::Redirect | Voice::Other => String::new(),
     };
-    let said = if said.is_empty() {
-        String::new()
-    } else {
-        format!(" ({said})")
-    };
+    let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
     if reply.status == 401 {
-        format!(
-            "Airflow does not accept our credentials: 401{said}; check the user, password or token"
-        )
+        format!("Airflow does not accept our credentials: 401{said}; check the user, password or token")
     } else {
         format!(
             "Airflow refuses us: 403{said}; check the credentials and that their role may trigger and read DAG runs"
@@ -179,10 +143,7 @@ pub fn asks_for_login(reply: &Reply, dialect: Dialect) -> bool {
             Voice::Json(json) => words(&json).contains("Invalid JWT token"),
             Voice::Redirect | Voice::Other => false,
         },
-        (300..=399, Dialect::V1) => reply
-            .location
-            .as_deref()
-            .is_some_and(|goal| place_of(goal).contains("/login")),
+        (300..=399, Dialect::V1) => reply.location.as_deref().is_some_and(|goal| place_of(goal).contains("/login")),
         (_, Dialect::V1 | Dialect::V2) => false,
     }
 }
@@ -234,11 +195,7 @@ mod tests {
     fn tidy_makes_one_short_line() {
         assert_eq!(tidy("a\r\n\tb\u{1b}[31m  c\0"), "a b [31m c");
         let long = tidy(&"é ".repeat(2000));
-        assert!(
-            long.chars().count() <= TEXT_LIMIT,
-            "{}",
-            long.chars().count()
-        );
+        assert!(long.chars().count() <= TEXT_LIMIT, "{}", long.chars().count());
         assert!(long.ends_with('…'));
         assert_eq!(tidy(""), "");
     }
@@ -247,10 +204,7 @@ mod tests {
     fn words_of_a_validation_error_leave_the_refused_input_out() {
         let body = r#"{"detail":[{"type":"dict_type","loc":["body","conf",0],"msg":"Input should be a valid dictionary","input":"SECRET"}]}"#;
         let json = serde_json::from_str(body).expect("json");
-        assert_eq!(
-            words(&json),
-            "body.conf.0: Input should be a valid dictionary"
-        );
+        assert_eq!(words(&json), "body.conf.0: Input should be a valid dictionary");
     }
 
     #[test]
@@ -289,10 +243,6 @@ mod tests {
     fn a_redirect_is_named_without_its_query() {
         let mut login = reply(302, "text/html", "");
         login.location = Some("https://sso.example/auth?token=SECRET".to_owned());
-        assert!(
-            strange(&login).contains("https://sso.example/auth:"),
-            "{}",
-            strange(&login)
-        );
+        assert!(strange(&login).contains("https://sso.example/auth:"), "{}", strange(&login));
     }
 }

@@ -12,10 +12,7 @@ use super::{AccessAnswer, Exchange, HealthAnswer, HealthReport, Part, VersionAns
 pub fn classify_version(exchange: &Exchange) -> VersionAnswer {
     let reply = match exchange {
         Exchange::NotSent(reason) | Exchange::AnswerLost(reason) => {
-            return VersionAnswer::Unavailable {
-                reason: reason.clone(),
-                retry_after: None,
-            };
+            return VersionAnswer::Unavailable { reason: reason.clone(), retry_after: None };
         }
         Exchange::Replied(reply) => reply,
     };
@@ -26,10 +23,9 @@ pub fn classify_version(exchange: &Exchange) -> VersionAnswer {
         },
         (401 | 403, _) => VersionAnswer::AccessFault(refused_access(reply)),
         (404 | 405 | 410, _) => VersionAnswer::NotHere(strange(reply)),
-        (408 | 429 | 500..600, _) => VersionAnswer::Unavailable {
-            reason: unwell(reply),
-            retry_after: reply.retry_after,
-        },
+        (408 | 429 | 500..600, _) => {
+            VersionAnswer::Unavailable { reason: unwell(reply), retry_after: reply.retry_after }
+        }
         _ => VersionAnswer::AccessFault(strange(reply)),
     }
 }
@@ -52,10 +48,7 @@ pub fn classify_health(exchange: &Exchange) -> HealthAnswer {
 }
 
 fn part(json: Option<&Value>) -> Part {
-    match json
-        .and_then(|part| part.get("status"))
-        .and_then(Value::as_str)
-    {
+    match json.and_then(|part| part.get("status")).and_then(Value::as_str) {
         Some("healthy") => Part::Healthy,
         Some(_) => Part::Unhealthy,
         None => Part::Unknown,
@@ -71,9 +64,7 @@ pub fn classify_access(exchange: &Exchange) -> AccessAnswer {
         Exchange::Replied(reply) => reply,
     };
     match (reply.status, voice(reply)) {
-        (200, Voice::Json(json)) if json.get("dags").is_some_and(Value::is_array) => {
-            AccessAnswer::Granted
-        }
+        (200, Voice::Json(json)) if json.get("dags").is_some_and(Value::is_array) => AccessAnswer::Granted,
         (401 | 403, _) => AccessAnswer::AccessFault(refused_access(reply)),
         (408 | 429 | 500..600, _) => AccessAnswer::Unavailable(unwell(reply)),
         _ => AccessAnswer::AccessFault(strange(reply)),
@@ -97,10 +88,9 @@ mod tests {
 
     #[test]
     fn health_is_three_valued_and_read_from_the_body() {
-        let body = r#"{"metadatabase":{"status":"unhealthy"},"scheduler":{"status":"healthy"},"triggerer":{"status":null}}"#;
-        let HealthAnswer::Report(report) =
-            classify_health(&exchange(200, "application/json", body))
-        else {
+        let body =
+            r#"{"metadatabase":{"status":"unhealthy"},"scheduler":{"status":"healthy"},"triggerer":{"status":null}}"#;
+        let HealthAnswer::Report(report) = classify_health(&exchange(200, "application/json", body)) else {
             panic!("a report")
         };
         assert_eq!(report.metadatabase, Part::Unhealthy);
@@ -112,10 +102,7 @@ mod tests {
             exchange(200, "application/json", "{}"),
             exchange(500, "application/json", body),
         ] {
-            assert!(
-                matches!(classify_health(&other), HealthAnswer::Unknown(_)),
-                "{other:?}"
-            );
+            assert!(matches!(classify_health(&other), HealthAnswer::Unknown(_)), "{other:?}");
         }
     }
 
@@ -125,28 +112,14 @@ mod tests {
         assert_eq!(classify_version(&is), VersionAnswer::Is("3.3.2".to_owned()));
         for status in [404, 405, 410] {
             let gone = exchange(status, "text/html", "");
-            assert!(
-                matches!(classify_version(&gone), VersionAnswer::NotHere(_)),
-                "{status}"
-            );
+            assert!(matches!(classify_version(&gone), VersionAnswer::NotHere(_)), "{status}");
         }
-        for (status, kind) in [
-            (200, "text/html"),
-            (302, "text/html"),
-            (401, "text/html"),
-            (403, "application/json"),
-        ] {
+        for (status, kind) in [(200, "text/html"), (302, "text/html"), (401, "text/html"), (403, "application/json")] {
             let fault = exchange(status, kind, "{}");
-            assert!(
-                matches!(classify_version(&fault), VersionAnswer::AccessFault(_)),
-                "{status}"
-            );
+            assert!(matches!(classify_version(&fault), VersionAnswer::AccessFault(_)), "{status}");
         }
         let down = exchange(503, "text/html", "");
-        assert!(matches!(
-            classify_version(&down),
-            VersionAnswer::Unavailable { .. }
-        ));
+        assert!(matches!(classify_version(&down), VersionAnswer::Unavailable { .. }));
     }
 
     #[test]
@@ -154,14 +127,8 @@ mod tests {
         let granted = exchange(200, "application/json", r#"{"dags":[],"total_entries":0}"#);
         assert_eq!(classify_access(&granted), AccessAnswer::Granted);
         let page = exchange(200, "text/html", "<html>");
-        assert!(matches!(
-            classify_access(&page),
-            AccessAnswer::AccessFault(_)
-        ));
+        assert!(matches!(classify_access(&page), AccessAnswer::AccessFault(_)));
         let down = exchange(500, "application/json", "{}");
-        assert!(matches!(
-            classify_access(&down),
-            AccessAnswer::Unavailable(_)
-        ));
+        assert!(matches!(classify_access(&down), AccessAnswer::Unavailable(_)));
     }
 }

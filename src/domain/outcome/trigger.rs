@@ -7,32 +7,19 @@
 
 use serde_json::Value;
 
-use super::reply::{
-    Voice, claims_json, refused_access, says_not_found, strange, unwell, voice, words,
-};
+use super::reply::{Voice, claims_json, refused_access, says_not_found, strange, unwell, voice, words};
 use super::{Dialect, Exchange, Reply, TriggerAnswer};
 use crate::domain::ids::{DagId, RunId};
 
 /// Words of a 400 that speak about the DAG and not about the message.
-const ABOUT_THE_DAG: [&str; 3] = [
-    "import errors",
-    "cannot be triggered",
-    "does not allow manual runs",
-];
+const ABOUT_THE_DAG: [&str; 3] = ["import errors", "cannot be triggered", "does not allow manual runs"];
 
 /// What an exchange means that asked for `run` of `dag`.
-pub fn classify_trigger(
-    exchange: &Exchange,
-    dialect: Dialect,
-    dag: &DagId,
-    run: &RunId,
-) -> TriggerAnswer {
+pub fn classify_trigger(exchange: &Exchange, dialect: Dialect, dag: &DagId, run: &RunId) -> TriggerAnswer {
     match exchange {
-        Exchange::NotSent(reason) => TriggerAnswer::Unavailable {
-            reason: reason.clone(),
-            retry_after: None,
-            server_error: false,
-        },
+        Exchange::NotSent(reason) => {
+            TriggerAnswer::Unavailable { reason: reason.clone(), retry_after: None, server_error: false }
+        }
         Exchange::AnswerLost(reason) => TriggerAnswer::Ambiguous(reason.clone()),
         Exchange::Replied(reply) => classify_reply(reply, dialect, dag, run),
     }
@@ -83,9 +70,7 @@ fn classify_refusal(reply: &Reply, json: &Value, dialect: Dialect, dag: &DagId) 
         409 => TriggerAnswer::Conflict(said),
         404 if says_not_found(reply, json, dag.as_str()) => TriggerAnswer::TargetFault(said),
         404 => TriggerAnswer::AccessFault(strange(reply)),
-        400 if ABOUT_THE_DAG.iter().any(|words| said.contains(words)) => {
-            TriggerAnswer::TargetFault(said)
-        }
+        400 if ABOUT_THE_DAG.iter().any(|words| said.contains(words)) => TriggerAnswer::TargetFault(said),
         status => TriggerAnswer::Refused(format!(
             "Airflow refuses this conf or run id ({status}, {}): {said}",
             dialect.prefix()

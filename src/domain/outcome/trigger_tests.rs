@@ -31,20 +31,11 @@ fn judge(exchange: &Exchange) -> TriggerAnswer {
 
 #[test]
 fn success_needs_json_that_names_our_run() {
-    assert_eq!(
-        judge(&json(200, r#"{"dag_run_id":"r1"}"#)),
-        TriggerAnswer::Created
-    );
-    assert_eq!(
-        judge(&json(201, r#"{"dag_run_id":"r1"}"#)),
-        TriggerAnswer::Created
-    );
+    assert_eq!(judge(&json(200, r#"{"dag_run_id":"r1"}"#)), TriggerAnswer::Created);
+    assert_eq!(judge(&json(201, r#"{"dag_run_id":"r1"}"#)), TriggerAnswer::Created);
     let ambiguous = [r#"{"dag_run_id":"r2"}"#, r#"{"dag_run_id":"r1""#, "", "[]"];
     for body in ambiguous {
-        assert!(
-            matches!(judge(&json(200, body)), TriggerAnswer::Ambiguous(_)),
-            "{body}"
-        );
+        assert!(matches!(judge(&json(200, body)), TriggerAnswer::Ambiguous(_)), "{body}");
     }
     let strangers = [
         json(200, "{}"),
@@ -54,10 +45,7 @@ fn success_needs_json_that_names_our_run() {
         exchange(204, None, ""),
     ];
     for stranger in strangers {
-        assert!(
-            matches!(judge(&stranger), TriggerAnswer::AccessFault(_)),
-            "{stranger:?}"
-        );
+        assert!(matches!(judge(&stranger), TriggerAnswer::AccessFault(_)), "{stranger:?}");
     }
 }
 
@@ -65,17 +53,11 @@ fn success_needs_json_that_names_our_run() {
 fn errors_count_only_in_airflows_own_json() {
     for status in [400, 404, 405, 409, 410, 411, 414, 415, 418, 422, 431, 451] {
         let page = exchange(status, Some("text/html"), "<html>no</html>");
-        assert!(
-            matches!(judge(&page), TriggerAnswer::AccessFault(_)),
-            "{status}"
-        );
+        assert!(matches!(judge(&page), TriggerAnswer::AccessFault(_)), "{status}");
     }
     for status in [400, 415, 422] {
         let refusal = json(status, r#"{"detail":"no"}"#);
-        assert!(
-            matches!(judge(&refusal), TriggerAnswer::Refused(_)),
-            "{status}"
-        );
+        assert!(matches!(judge(&refusal), TriggerAnswer::Refused(_)), "{status}");
     }
     let other_404 = json(404, r#"{"detail":"Not Found"}"#);
     assert!(matches!(judge(&other_404), TriggerAnswer::AccessFault(_)));
@@ -91,10 +73,7 @@ fn a_400_about_the_dag_is_the_targets_fault() {
         "Dag with dag_id: 'd' does not allow manual runs",
     ] {
         let body = serde_json::json!({ "detail": words }).to_string();
-        assert!(
-            matches!(judge(&json(400, &body)), TriggerAnswer::TargetFault(_)),
-            "{words}"
-        );
+        assert!(matches!(judge(&json(400, &body)), TriggerAnswer::TargetFault(_)), "{words}");
     }
 }
 
@@ -107,25 +86,13 @@ fn a_page_with_413_refuses_the_message() {
 #[test]
 fn redirects_are_access_faults() {
     for status in [301, 302, 303, 307, 308] {
-        assert!(
-            matches!(
-                judge(&exchange(status, None, "")),
-                TriggerAnswer::AccessFault(_)
-            ),
-            "{status}"
-        );
+        assert!(matches!(judge(&exchange(status, None, "")), TriggerAnswer::AccessFault(_)), "{status}");
     }
 }
 
 #[test]
 fn trouble_is_waited_out_and_keeps_its_retry_after() {
-    for (status, server_error) in [
-        (429, false),
-        (500, true),
-        (503, true),
-        (507, true),
-        (599, true),
-    ] {
+    for (status, server_error) in [(429, false), (500, true), (503, true), (507, true), (599, true)] {
         let mut reply = Reply {
             status,
             content_type: Some("text/html".to_owned()),
@@ -151,27 +118,17 @@ fn trouble_is_waited_out_and_keeps_its_retry_after() {
 fn what_may_have_been_carried_out_is_ambiguous() {
     for status in [408, 502, 504] {
         let page = exchange(status, Some("text/html"), "<html>gateway</html>");
-        assert!(
-            matches!(judge(&page), TriggerAnswer::Ambiguous(_)),
-            "{status}"
-        );
+        assert!(matches!(judge(&page), TriggerAnswer::Ambiguous(_)), "{status}");
     }
     let lost = Exchange::AnswerLost("no answer".to_owned());
-    assert_eq!(
-        judge(&lost),
-        TriggerAnswer::Ambiguous("no answer".to_owned())
-    );
+    assert_eq!(judge(&lost), TriggerAnswer::Ambiguous("no answer".to_owned()));
 }
 
 #[test]
 fn what_was_never_sent_is_waited_out() {
     assert_eq!(
         judge(&Exchange::NotSent("refused".to_owned())),
-        TriggerAnswer::Unavailable {
-            reason: "refused".to_owned(),
-            retry_after: None,
-            server_error: false,
-        }
+        TriggerAnswer::Unavailable { reason: "refused".to_owned(), retry_after: None, server_error: false }
     );
 }
 

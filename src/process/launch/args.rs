@@ -57,10 +57,7 @@ pub fn parse(arguments: &[CString]) -> Result<Request, String> {
             b"--" => {
                 launch.command = rest.cloned().collect();
                 if launch.command.is_empty() {
-                    return Err(
-                        "there is no command after -- (such as: rmq-launcher -- airflow scheduler)"
-                            .to_owned(),
-                    );
+                    return Err("there is no command after -- (such as: rmq-launcher -- airflow scheduler)".to_owned());
                 }
                 return Ok(Request::Launch(launch));
             }
@@ -115,9 +112,7 @@ pub fn daemonizes(command: &[CString]) -> bool {
 fn is_daemon_flag(word: &[u8]) -> bool {
     match word {
         [b'-', b'-', ..] => word.len() >= "--dae".len() && b"--daemon".starts_with(word),
-        [b'-', flags @ ..] => {
-            flags.contains(&b'D') && flags.iter().all(|flag| b"Dpsv".contains(flag))
-        }
+        [b'-', flags @ ..] => flags.contains(&b'D') && flags.iter().all(|flag| b"Dpsv".contains(flag)),
         _ => false,
     }
 }
@@ -127,10 +122,7 @@ mod tests {
     use super::*;
 
     fn words(words: &[&str]) -> Vec<CString> {
-        words
-            .iter()
-            .map(|word| CString::new(*word).expect("no NUL in a test word"))
-            .collect()
+        words.iter().map(|word| CString::new(*word).expect("no NUL in a test word")).collect()
     }
 
     #[test]
@@ -146,10 +138,7 @@ mod tests {
             "--require-watcher --config=/etc/c.toml --watcher=/opt/w -- airflow scheduler -- --watcher",
         ] {
             let line: Vec<&str> = line.split(' ').collect();
-            assert!(
-                matches!(parse(&words(&line)), Ok(Request::Launch(launch)) if launch == expected),
-                "{line:?}"
-            );
+            assert!(matches!(parse(&words(&line)), Ok(Request::Launch(launch)) if launch == expected), "{line:?}");
         }
     }
 
@@ -174,10 +163,7 @@ mod tests {
             (&["-x"], "-x is not an option"),
         ] {
             let answer = parse(&words(line));
-            assert!(
-                matches!(&answer, Err(text) if text.contains(part)),
-                "{line:?}: {answer:?}"
-            );
+            assert!(matches!(&answer, Err(text) if text.contains(part)), "{line:?}: {answer:?}");
         }
         assert_eq!(parse(&words(&["-h"])), Ok(Request::Help));
         assert_eq!(parse(&words(&["--version"])), Ok(Request::Version));

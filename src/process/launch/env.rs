@@ -7,18 +7,12 @@ use crate::process::parent::PARENT_PID;
 
 /// What the watcher must not inherit, and why.
 const STRIPPED: [(&str, &str); 7] = [
-    (
-        "NOTIFY_SOCKET",
-        "its READY=1 would be taken for the scheduler's",
-    ),
+    ("NOTIFY_SOCKET", "its READY=1 would be taken for the scheduler's"),
     ("LISTEN_PID", "the sockets are the scheduler's"),
     ("LISTEN_FDS", "the sockets are the scheduler's"),
     ("LISTEN_FDNAMES", "the sockets are the scheduler's"),
     ("LISTEN_PIDFDID", "the sockets are the scheduler's"),
-    (
-        "LD_PRELOAD",
-        "the Airflow image preloads libstdc++ for Python",
-    ),
+    ("LD_PRELOAD", "the Airflow image preloads libstdc++ for Python"),
     (LAUNCHED, "it tells schedulers apart, not watchers"),
 ];
 
@@ -26,9 +20,7 @@ const STRIPPED: [(&str, &str); 7] = [
 pub fn for_watcher(caller: &[CString], scheduler_pid: i32) -> Vec<CString> {
     let mut environment: Vec<CString> = caller
         .iter()
-        .filter(|entry| {
-            !STRIPPED.iter().any(|(name, _)| names(entry, name)) && !names(entry, PARENT_PID)
-        })
+        .filter(|entry| !STRIPPED.iter().any(|(name, _)| names(entry, name)) && !names(entry, PARENT_PID))
         .cloned()
         .collect();
     environment.extend(CString::new(format!("{PARENT_PID}={scheduler_pid}")));
@@ -40,11 +32,7 @@ pub fn for_scheduler(caller: &[CString], marker: Option<Marker>) -> Vec<CString>
     let Some(marker) = marker else {
         return caller.to_vec();
     };
-    let mut environment: Vec<CString> = caller
-        .iter()
-        .filter(|entry| !names(entry, LAUNCHED))
-        .cloned()
-        .collect();
+    let mut environment: Vec<CString> = caller.iter().filter(|entry| !names(entry, LAUNCHED)).cloned().collect();
     environment.extend(CString::new(format!("{LAUNCHED}={marker}")));
     environment
 }
@@ -56,10 +44,7 @@ pub fn value<'a>(environment: &'a [CString], name: &str) -> Option<&'a str> {
 }
 
 fn names(entry: &CStr, name: &str) -> bool {
-    entry
-        .to_bytes()
-        .strip_prefix(name.as_bytes())
-        .is_some_and(|rest| rest.first() == Some(&b'='))
+    entry.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))
 }
 
 #[cfg(test)]
@@ -97,10 +82,7 @@ mod tests {
     #[test]
     fn scheduler_gets_everything_and_a_fresh_marker() {
         assert_eq!(for_scheduler(&caller(), None), caller());
-        let marker = Marker {
-            scheduler: 77,
-            watcher: 78,
-        };
+        let marker = Marker { scheduler: 77, watcher: 78 };
         let mut expected = caller();
         expected.remove(5);
         expected.push(c"RMQ_WATCHER_LAUNCHED=77:78".to_owned());

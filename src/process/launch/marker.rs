@@ -29,10 +29,7 @@ impl Marker {
             let digits = text.bytes().all(|byte| byte.is_ascii_digit());
             text.parse::<i32>().ok().filter(|pid| digits && *pid > 0)
         };
-        Some(Self {
-            scheduler: pid(scheduler)?,
-            watcher: pid(watcher)?,
-        })
+        Some(Self { scheduler: pid(scheduler)?, watcher: pid(watcher)? })
     }
 }
 
@@ -58,10 +55,7 @@ impl ProcessState {
         let mut words = after_name.split_ascii_whitespace();
         let state = words.next()?;
         let parent = words.next()?.parse().ok()?;
-        Some(Self {
-            parent,
-            zombie: matches!(state, "Z" | "X"),
-        })
+        Some(Self { parent, zombie: matches!(state, "Z" | "X") })
     }
 }
 
@@ -69,8 +63,7 @@ impl ProcessState {
 ///
 /// `look` gives the state of a process, or `None` where there is none or `/proc` cannot be read.
 pub fn is_served(marker: Marker, own: i32, look: impl Fn(i32) -> Option<ProcessState>) -> bool {
-    let watcher_lives =
-        look(marker.watcher).is_some_and(|state| state.parent == marker.scheduler && !state.zombie);
+    let watcher_lives = look(marker.watcher).is_some_and(|state| state.parent == marker.scheduler && !state.zombie);
     if !watcher_lives {
         return false;
     }
@@ -93,27 +86,9 @@ mod tests {
 
     #[test]
     fn marker_reads_only_two_positive_numbers() {
-        assert_eq!(
-            Marker::parse("12:34"),
-            Some(Marker {
-                scheduler: 12,
-                watcher: 34
-            })
-        );
-        for wrong in [
-            "",
-            "12",
-            "12:",
-            ":34",
-            "12:34:56",
-            "0:1",
-            "1:0",
-            "-1:2",
-            "+1:2",
-            "a:b",
-            "1: 2",
-            "99999999999:1",
-        ] {
+        assert_eq!(Marker::parse("12:34"), Some(Marker { scheduler: 12, watcher: 34 }));
+        for wrong in ["", "12", "12:", ":34", "12:34:56", "0:1", "1:0", "-1:2", "+1:2", "a:b", "1: 2", "99999999999:1"]
+        {
             assert_eq!(Marker::parse(wrong), None, "{wrong:?}");
         }
     }
@@ -121,10 +96,7 @@ mod tests {
     #[test]
     fn stat_with_a_hostile_name_is_read_right() {
         let state = |parent, zombie| Some(ProcessState { parent, zombie });
-        assert_eq!(
-            ProcessState::parse("12 (a) b) Z 3) S 7 1 1"),
-            state(7, false)
-        );
+        assert_eq!(ProcessState::parse("12 (a) b) Z 3) S 7 1 1"), state(7, false));
         assert_eq!(ProcessState::parse("12 (x) Z 7 1"), state(7, true));
         assert_eq!(ProcessState::parse("12 (x) S"), None);
         assert_eq!(ProcessState::parse(""), None);
@@ -152,12 +124,7 @@ mod tests {
             (marker(10, 11), 40, false, "inherited elsewhere"),
             (marker(10, 12), 30, false, "the watcher is dead"),
             (marker(10, 99), 30, false, "no such watcher"),
-            (
-                marker(20, 11),
-                30,
-                false,
-                "the watcher is somebody else's child",
-            ),
+            (marker(20, 11), 30, false, "the watcher is somebody else's child"),
             (marker(99, 11), 30, false, "the scheduler is gone"),
             (marker(10, 11), 99, false, "no /proc entry of our own"),
         ] {
@@ -167,21 +134,10 @@ mod tests {
 
     #[test]
     fn ancestors_in_a_loop_end() {
-        let circle = |pid| {
-            Some(ProcessState {
-                parent: if pid == 5 { 6 } else { 5 },
-                zombie: false,
-            })
-        };
-        let marker = Marker {
-            scheduler: 5,
-            watcher: 7,
-        };
+        let circle = |pid| Some(ProcessState { parent: if pid == 5 { 6 } else { 5 }, zombie: false });
+        let marker = Marker { scheduler: 5, watcher: 7 };
         assert!(is_served(marker, 6, circle));
-        let elsewhere = Marker {
-            scheduler: 8,
-            watcher: 7,
-        };
+        let elsewhere = Marker { scheduler: 8, watcher: 7 };
         assert!(!is_served(elsewhere, 6, circle));
     }
 }

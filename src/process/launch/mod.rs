@@ -54,11 +54,7 @@ pub fn run(arguments: &[CString]) -> c_int {
             return exit::STOPPED;
         }
         Err(sentence) => {
-            say(
-                LogLevel::Error,
-                events::COMMAND_FAILED,
-                &format!("rmq-launcher: {sentence}"),
-            );
+            say(LogLevel::Error, events::COMMAND_FAILED, &format!("rmq-launcher: {sentence}"));
             return exit::REFUSED;
         }
     };
@@ -95,14 +91,10 @@ fn start_watcher(launch: &Launch, caller: &[CString]) -> Result<Option<Marker>, 
         arguments: watcher_arguments(launch),
         environment: env::for_watcher(caller, own),
     };
-    let marker = |watcher| Marker {
-        scheduler: own,
-        watcher,
-    };
+    let marker = |watcher| Marker { scheduler: own, watcher };
     match spawn::watcher(&program) {
         Birth::Running(watcher) => {
-            let line =
-                format!("RMQ Watcher process started with PID {watcher} (scheduler PID {own})");
+            let line = format!("RMQ Watcher process started with PID {watcher} (scheduler PID {own})");
             say(LogLevel::Info, events::WATCHER_LAUNCHED, &line);
             Ok(Some(marker(watcher)))
         }
@@ -131,11 +123,7 @@ fn start_watcher(launch: &Launch, caller: &[CString]) -> Result<Option<Marker>, 
 }
 
 fn none_or_refuse(launch: &Launch) -> Result<Option<Marker>, c_int> {
-    if launch.require_watcher {
-        Err(exit::REFUSED)
-    } else {
-        Ok(None)
-    }
+    if launch.require_watcher { Err(exit::REFUSED) } else { Ok(None) }
 }
 
 /// The caller's marker, where it is true.
@@ -179,16 +167,9 @@ fn watcher_arguments(launch: &Launch) -> Vec<CString> {
 fn become_command(launch: &Launch, environment: &[CString]) -> c_int {
     let errno = spawn::exec_command(&launch.command, environment);
     let name = launch.command.first().map(|name| name.to_string_lossy());
-    let line = format!(
-        "rmq-launcher: the command {} could not be started: {errno}",
-        name.unwrap_or_default()
-    );
+    let line = format!("rmq-launcher: the command {} could not be started: {errno}", name.unwrap_or_default());
     say(LogLevel::Error, events::COMMAND_FAILED, &line);
-    if errno == nix::errno::Errno::ENOENT {
-        exit::COMMAND_NOT_FOUND
-    } else {
-        exit::COMMAND_NOT_EXECUTABLE
-    }
+    if errno == nix::errno::Errno::ENOENT { exit::COMMAND_NOT_FOUND } else { exit::COMMAND_NOT_EXECUTABLE }
 }
 
 fn say(level: LogLevel, event: &str, message: &str) {

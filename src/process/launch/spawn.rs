@@ -25,10 +25,7 @@ pub(super) struct Program {
 impl Program {
     /// What to call the program in a line.
     pub(super) fn first_name(&self) -> String {
-        self.candidates
-            .first()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default()
+        self.candidates.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 }
 
@@ -74,17 +71,11 @@ pub(super) fn watcher(program: &Program) -> Birth {
     let parent = own_pid();
     let caller_mask = block_stop_signals();
     let birth = match error_pipe() {
-        Err(errno) => Birth::Failed {
-            what: "the pipe for the start",
-            errno,
-        },
+        Err(errno) => Birth::Failed { what: "the pipe for the start", errno },
         Ok([read, write]) => {
             // SAFETY: this process has one thread; the child calls only functions that are safe after fork.
             match unsafe { libc::fork() } {
-                -1 => Birth::Failed {
-                    what: "the fork",
-                    errno: Errno::last(),
-                },
+                -1 => Birth::Failed { what: "the fork", errno: Errno::last() },
                 0 => run_child(program, &arguments, &environment, parent, write),
                 child => {
                     close(write);
@@ -183,19 +174,9 @@ fn await_exec(child: c_int, read: c_int) -> Birth {
     let deadline = Instant::now() + CONFIRM_WITHIN;
     let answer = loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let mut ready = libc::pollfd {
-            fd: read,
-            events: libc::POLLIN,
-            revents: 0,
-        };
+        let mut ready = libc::pollfd { fd: read, events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid pollfd.
-        let count = unsafe {
-            libc::poll(
-                &raw mut ready,
-                1,
-                c_int::try_from(left.as_millis()).unwrap_or(0),
-            )
-        };
+        let count = unsafe { libc::poll(&raw mut ready, 1, c_int::try_from(left.as_millis()).unwrap_or(0)) };
         if count > 0 {
             break read_errno(read);
         }
@@ -210,10 +191,7 @@ fn await_exec(child: c_int, read: c_int) -> Birth {
         Some(errno) => {
             // SAFETY: the child is ours and about to exit; nothing it does now can hang.
             unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
-            Birth::Failed {
-                what: "the execution",
-                errno,
-            }
+            Birth::Failed { what: "the execution", errno }
         }
     }
 }
@@ -266,9 +244,5 @@ fn restore_mask(mask: &libc::sigset_t) {
 
 /// A null-terminated array of pointers into `strings`.
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {
-    strings
-        .iter()
-        .map(|string| string.as_ptr())
-        .chain([ptr::null()])
-        .collect()
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }

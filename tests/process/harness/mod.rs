@@ -19,8 +19,7 @@ pub(crate) use proc::Exit;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The launcher's program.
-pub(crate) static LAUNCHER: Program =
-    Program::new("rmq-launcher", env!("CARGO_BIN_EXE_rmq-launcher"));
+pub(crate) static LAUNCHER: Program = Program::new("rmq-launcher", env!("CARGO_BIN_EXE_rmq-launcher"));
 /// The watcher's program.
 pub(crate) static WATCHER: Program = Program::new("rmq-watcher", env!("CARGO_BIN_EXE_rmq-watcher"));
 
@@ -33,20 +32,15 @@ pub(crate) struct Program {
 
 impl Program {
     const fn new(name: &'static str, built: &'static str) -> Self {
-        Self {
-            name,
-            built,
-            chosen: OnceLock::new(),
-        }
+        Self { name, built, chosen: OnceLock::new() }
     }
 
     /// Where it is.
     pub(crate) fn path(&self) -> &str {
-        self.chosen
-            .get_or_init(|| match std::env::var("RMQ_TEST_BINARIES") {
-                Ok(directory) => format!("{directory}/{}", self.name),
-                Err(_) => self.built.to_owned(),
-            })
+        self.chosen.get_or_init(|| match std::env::var("RMQ_TEST_BINARIES") {
+            Ok(directory) => format!("{directory}/{}", self.name),
+            Err(_) => self.built.to_owned(),
+        })
     }
 }
 
@@ -62,21 +56,14 @@ pub(crate) const TEST_LOOP: &str = "RMQ_WATCHER_TEST_LOOP";
 /// `rmq-launcher OPTIONS -- COMMAND`, with the words of the options separated by spaces, for a watcher with an idle loop.
 pub(crate) fn launcher(options: &str, command: &[&str]) -> Command {
     let mut launcher = Command::new(LAUNCHER.path());
-    launcher
-        .args(options.split_ascii_whitespace())
-        .arg("--")
-        .args(command)
-        .env(TEST_LOOP, "idle");
+    launcher.args(options.split_ascii_whitespace()).arg("--").args(command).env(TEST_LOOP, "idle");
     launcher
 }
 
 /// `rmq-watcher run` as a child of this test, with `RMQ_WATCHER_TEST_LOOP=fault`.
 pub(crate) fn watcher(fault: &str) -> Command {
     let mut watcher = Command::new(WATCHER.path());
-    watcher
-        .arg("run")
-        .env("RMQ_WATCHER_PARENT_PID", std::process::id().to_string())
-        .env(TEST_LOOP, fault);
+    watcher.arg("run").env("RMQ_WATCHER_PARENT_PID", std::process::id().to_string()).env(TEST_LOOP, fault);
     watcher
 }
 
@@ -121,17 +108,9 @@ impl Run {
         command.stdin(Stdio::null());
         wire(&mut command, &log);
         proc::in_own_session(&mut command);
-        #[expect(
-            clippy::zombie_processes,
-            reason = "collected by Exit::of, or with this test's process"
-        )]
+        #[expect(clippy::zombie_processes, reason = "collected by Exit::of, or with this test's process")]
         let child = command.spawn().unwrap();
-        Self {
-            pid: i32::try_from(child.id()).unwrap(),
-            log,
-            announced: Vec::new(),
-            _directory: directory,
-        }
+        Self { pid: i32::try_from(child.id()).unwrap(), log, announced: Vec::new(), _directory: directory }
     }
 
     /// Lets ERROR and WARNING lines of these events pass.
@@ -147,10 +126,7 @@ impl Run {
 
     /// How many lines hold `part`.
     pub(crate) fn count(&self, part: &str) -> usize {
-        self.text()
-            .lines()
-            .filter(|line| line.contains(part))
-            .count()
+        self.text().lines().filter(|line| line.contains(part)).count()
     }
 
     /// Waits for a line that holds `part` and returns it.
@@ -159,19 +135,13 @@ impl Run {
             let text = self.text();
             // The last line may be half written.
             let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-            whole
-                .lines()
-                .find(|line| line.contains(part))
-                .map(str::to_owned)
+            whole.lines().find(|line| line.contains(part)).map(str::to_owned)
         })
     }
 
     /// The watcher's PID, from the launcher's line.
     pub(crate) fn watcher(&self) -> i32 {
-        number_after(
-            &self.line("RMQ Watcher process started with PID"),
-            "with PID ",
-        )
+        number_after(&self.line("RMQ Watcher process started with PID"), "with PID ")
     }
 
     /// Waits until the watcher's loop runs, and returns the watcher's PID.
@@ -206,12 +176,7 @@ impl Run {
         self.text()
             .lines()
             .filter(|line| line.contains("} ERROR - ") || line.contains("} WARNING - "))
-            .filter(|line| {
-                !self
-                    .announced
-                    .iter()
-                    .any(|event| line.contains(&format!("event={event}")))
-            })
+            .filter(|line| !self.announced.iter().any(|event| line.contains(&format!("event={event}"))))
             .map(str::to_owned)
             .collect()
     }
@@ -240,14 +205,9 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
 
 /// The number right behind `before` in `line`.
 pub(crate) fn number_after(line: &str, before: &str) -> i32 {
-    let rest = line
-        .split_once(before)
-        .unwrap_or_else(|| panic!("no {before:?} in {line:?}"))
-        .1;
+    let rest = line.split_once(before).unwrap_or_else(|| panic!("no {before:?} in {line:?}")).1;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    digits
-        .parse()
-        .unwrap_or_else(|_| panic!("no number after {before:?} in {line:?}"))
+    digits.parse().unwrap_or_else(|_| panic!("no number after {before:?} in {line:?}"))
 }
 
 /// Whether the long rounds were asked for.
@@ -262,11 +222,7 @@ pub(crate) fn scheduler_script(seconds: &str, code: u8) -> String {
 
 /// A file for outputs, appended to, so that both outputs of a tree interleave by line.
 pub(crate) fn open(path: &Path) -> File {
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)
-        .unwrap()
+    OpenOptions::new().create(true).append(true).open(path).unwrap()
 }
 
 /// Makes this test's process the one that orphans fall to, so that their exit codes can be collected.
@@ -280,10 +236,7 @@ pub(crate) fn before_exec(
     command: &mut Command,
     before_exec: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static,
 ) {
-    #[expect(
-        unsafe_code,
-        reason = "states that only the child itself can take on before exec"
-    )]
+    #[expect(unsafe_code, reason = "states that only the child itself can take on before exec")]
     // SAFETY: the closures of these tests make system calls only.
     unsafe {
         command.pre_exec(before_exec);

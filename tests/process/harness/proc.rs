@@ -1,9 +1,6 @@
 //! What the kernel says about processes: exit codes, states, masks, descriptors.
 
-#![expect(
-    unsafe_code,
-    reason = "prctl in the test's own process, setsid in its children"
-)]
+#![expect(unsafe_code, reason = "prctl in the test's own process, setsid in its children")]
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -47,11 +44,7 @@ impl Exit {
         }
         let stat = read(pid, "stat")?;
         let status: i32 = stat.split_ascii_whitespace().last()?.parse().ok()?;
-        Some(if status & 0x7f == 0 {
-            Self::Code(status >> 8)
-        } else {
-            Self::Signal(status & 0x7f)
-        })
+        Some(if status & 0x7f == 0 { Self::Code(status >> 8) } else { Self::Signal(status & 0x7f) })
     }
 }
 
@@ -97,10 +90,7 @@ pub(crate) fn descriptors(pid: i32) -> BTreeMap<i32, String> {
         .filter_map(|entry| {
             let entry = entry.ok()?;
             let target = std::fs::read_link(entry.path()).ok()?;
-            Some((
-                entry.file_name().to_str()?.parse().ok()?,
-                target.display().to_string(),
-            ))
+            Some((entry.file_name().to_str()?.parse().ok()?, target.display().to_string()))
         })
         .collect()
 }
@@ -130,8 +120,7 @@ pub(crate) fn session_members(session: i32) -> Vec<i32> {
     let of_session = |pid: i32| {
         let stat = read(pid, "stat")?;
         // After the name: state, parent, group, session. Source: proc(5).
-        let member =
-            stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(3)? == session.to_string();
+        let member = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(3)? == session.to_string();
         member.then_some(pid)
     };
     std::fs::read_dir("/proc")
