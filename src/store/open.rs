@@ -49,7 +49,7 @@ pub fn open(dir: &Path, now_ms: i64) -> Result<(Store, Closed, Opened), StoreErr
     Ok((store, closed, opened))
 }
 
-/// As [`open`], but without a thread: see [`Store::inline`].
+/// As [`open`], but without a thread: see `Store::inline`.
 ///
 /// # Errors
 /// As [`open`].
