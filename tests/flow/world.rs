@@ -108,7 +108,7 @@ impl World {
             rusqlite::types::Value::Text(text) => text,
             rusqlite::types::Value::Integer(number) => number.to_string(),
             rusqlite::types::Value::Null => "NULL".to_owned(),
-            other => format!("{other:?}"),
+            other @ (rusqlite::types::Value::Real(_) | rusqlite::types::Value::Blob(_)) => format!("{other:?}"),
         }
     }
 
