@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::channel::{Channel, Held};
 use super::context::Context;
-use super::delivery::{Desk, handle};
+use super::delivery::{Desk, Noted, handle};
 use super::flights::Flights;
 use super::report::{Report, Subscription};
 use crate::domain::envelope::Envelope;
@@ -53,7 +53,7 @@ struct Worker<R: Runs, B: Broker> {
     /// One task for each delivery, and one for each channel that confirms what was settled.
     tasks: JoinSet<()>,
     /// What a task must give back if it panics.
-    held: HashMap<Id, Held<SettlerOf<B>>>,
+    held: HashMap<Id, (Held<SettlerOf<B>>, Noted)>,
     /// Failed attaches in a row.
     failures: u32,
 }
@@ -131,9 +131,9 @@ where
     fn take(&mut self, envelope: Envelope, channel: &Rc<Channel<SettlerOf<B>>>) {
         let deadline = self.desk.context.limits.ack_deadline;
         let hold = || Held::new(Rc::clone(channel), envelope.tag, deadline);
-        let (held, spare) = (hold(), hold());
-        let task = self.tasks.spawn_local(handle(Rc::clone(&self.desk), envelope, held));
-        self.held.insert(task.id(), spare);
+        let (held, spare, noted) = (hold(), hold(), Noted::default());
+        let task = self.tasks.spawn_local(handle(Rc::clone(&self.desk), envelope, held, Rc::clone(&noted)));
+        self.held.insert(task.id(), (spare, noted));
     }
 
     fn confirm_on(&mut self, channel: &Rc<Channel<SettlerOf<B>>>) {
@@ -152,10 +152,16 @@ where
             Ok((id, ())) => (*id, false),
             Err(error) => (error.id(), error.is_panic()),
         };
-        if let Some(held) = self.held.remove(&id)
+        if let Some((held, noted)) = self.held.remove(&id)
             && panicked
         {
             self.desk.report.panicked();
+            let Desk { context, report, .. } = &*self.desk;
+            if let Some(row) = noted.get()
+                && let Err(error) = context.store.release(row, context.now_ms()).await
+            {
+                report.store_refused(context, &error).await;
+            }
             held.settle(Verb::GiveBackTried, None).await;
         }
     }
@@ -218,7 +224,14 @@ async fn attach<R: Runs, B: Broker>(
     })?;
     let tag = context.new_tag(subscription.id);
     let prefetch = context.limits.prefetch;
-    let consumer = broker.attach(AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch }).await?;
+    let order = AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch };
+    let consumer = match broker.attach(order).await {
+        Ok(consumer) => consumer,
+        Err(fault) => {
+            context.store.discard_epoch(epoch).await;
+            return Err(fault);
+        }
+    };
     report.attached(context, &tag).await;
     let channel = Rc::new(Channel::new(epoch, consumer.settler()));
     Ok((consumer, channel))
