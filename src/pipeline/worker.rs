@@ -12,15 +12,19 @@ use super::channel::{Channel, Held};
 use super::context::Context;
 use super::delivery::{Desk, Noted, handle};
 use super::flights::Flights;
-use super::report::{Report, Subscription};
+use super::report::Report;
 use crate::domain::envelope::Envelope;
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::domain::retry;
 use crate::domain::shutdown::Phase;
+use crate::domain::subscription::Subscription;
 use crate::ports::{AttachOrder, Broker, Consumer, Runs, Verb};
 
 /// How long a stop waits for answers that are under way.
 const ANSWERS_ON_STOP: Duration = Duration::from_secs(2);
+
+/// How long a stop waits for the broker's answer to one call.
+const BROKER_ON_STOP: Duration = Duration::from_secs(1);
 
 /// After so long whatever an earlier channel held has come back: three heartbeats of the default, doubled. See
 /// [`crate::store::Store::close_older`].
@@ -174,7 +178,8 @@ where
 
     /// No new deliveries, a short time for answers under way, then the channel is closed: what was not started goes back.
     async fn stop(&mut self, mut consumer: B::Consumer, channel: &Rc<Channel<SettlerOf<B>>>) {
-        consumer.cancel().await;
+        // A broker that does not answer must not hold up the stop: closing the channel cancels the consumer too.
+        drop(timeout(BROKER_ON_STOP, consumer.cancel()).await);
         let answers = async {
             while self.held.keys().len() > 0
                 && let Some(done) = self.tasks.join_next_with_id().await
@@ -185,7 +190,7 @@ where
         if timeout(ANSWERS_ON_STOP, answers).await.is_err() {
             tracing::debug!(left = self.held.len(), "answers were still under way at the stop");
         }
-        channel.confirm_now(&self.desk.context).await;
+        drop(timeout(BROKER_ON_STOP, channel.confirm_now(&self.desk.context)).await);
         channel.end();
         consumer.close().await;
         self.tasks.shutdown().await;

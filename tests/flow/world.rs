@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use rmq_watcher::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
 use rmq_watcher::domain::shutdown::Phase;
-use rmq_watcher::pipeline::{self, Context, Identity, Limits, Subscription};
+use rmq_watcher::domain::subscription::Subscription;
+use rmq_watcher::pipeline::{self, Context, Identity, Limits};
 use rmq_watcher::store::open::open_inline;
 use rusqlite::OptionalExtension as _;
 use tokio::sync::watch;
