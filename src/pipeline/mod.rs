@@ -19,5 +19,4 @@ mod report;
 mod worker;
 
 pub use context::{Arrow, Clock, Context, Identity, Limits, OnArrow};
-pub use report::Subscription;
 pub use worker::run;

@@ -5,24 +5,12 @@ use std::cell::{Cell, RefCell};
 use super::context::Context;
 use crate::domain::attempt::{Hold, Trouble};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
-use crate::domain::ids::{ConnId, ConsumerTag, DagId, QueueName, RunId, SubscriptionId};
+use crate::domain::ids::{ConsumerTag, RunId};
 use crate::domain::line_budget::LineBudget;
 use crate::domain::status::{Attachment, ConnectionStatus, subscription_status};
+use crate::domain::subscription::Subscription;
 use crate::store::StoreError;
 use crate::telemetry::events;
-
-/// A subscription that a worker serves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subscription {
-    /// Its row.
-    pub id: SubscriptionId,
-    /// The DAG that its messages start.
-    pub dag_id: DagId,
-    /// The queue.
-    pub queue: QueueName,
-    /// The connection.
-    pub conn_id: ConnId,
-}
 
 /// Keeps a subscription's status row and log lines true.
 pub(super) struct Report {

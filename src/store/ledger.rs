@@ -143,6 +143,14 @@ impl Store {
         .await
     }
 
+    /// Takes back a number whose channel never came to be. It is not given out again.
+    pub async fn discard_epoch(&self, epoch: Epoch) {
+        self.tell("to take back a channel", move |connection| {
+            connection.prepare_cached("DELETE FROM epochs WHERE id = ?1")?.execute([epoch.0]).map(drop)
+        })
+        .await;
+    }
+
     /// Ends the life of a channel.
     pub async fn end_epoch(&self, epoch: Epoch, now_ms: i64) {
         self.tell("to end a channel", move |connection| {

@@ -166,7 +166,7 @@ fn check_file_system(dir: &Path) -> Result<bool, StoreError> {
     ];
     const OVERLAY: i64 = 0x794c_7630;
     let Ok(stat) = statfs::statfs(dir) else { return Ok(false) };
-    let magic = stat.filesystem_type().0 as i64;
+    let magic = stat.filesystem_type().0;
     match NETWORK.iter().find(|(number, _)| *number == magic) {
         Some((_, kind)) => Err(StoreError::NetworkFileSystem { path: dir.to_owned(), kind }),
         None => Ok(magic == OVERLAY),

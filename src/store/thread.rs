@@ -115,10 +115,10 @@ fn to_error((error, text): Failure) -> rusqlite::Error {
 }
 
 fn to_failure(error: &rusqlite::Error) -> Failure {
-    match error {
-        rusqlite::Error::SqliteFailure(code, text) => (*code, text.clone()),
-        other => (ffi::Error::new(ffi::SQLITE_ERROR), Some(other.to_string())),
+    if let rusqlite::Error::SqliteFailure(code, text) = error {
+        return (*code, text.clone());
     }
+    (ffi::Error::new(ffi::SQLITE_ERROR), Some(error.to_string()))
 }
 
 /// One command's failure must not take the others of its batch with it.

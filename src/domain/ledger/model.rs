@@ -5,6 +5,8 @@
 //! are modelled by what they guarantee: a run id exists once; an unsettled message comes back as redelivered; a killed
 //! broker may also bring back what was settled shortly before.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::collections::{BTreeMap, HashSet};
 
 use super::*;
