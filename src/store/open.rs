@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::sys::statfs;
+use nix::sys::statfs::{self, FsType};
 use rusqlite::{Connection, ErrorCode};
 
 use super::schema::{MIGRATIONS, current_version};
@@ -153,23 +153,24 @@ pub fn make_dir(dir: &Path) -> std::io::Result<()> {
 ///
 /// Source: statfs(2), magic numbers of Linux 6.1.
 fn check_file_system(dir: &Path) -> Result<bool, StoreError> {
-    const NETWORK: &[(i64, &str)] = &[
-        (0x6969, "nfs"),
-        (0xff53_4d42, "cifs"),
-        (0xfe53_4d42, "smb2"),
-        (0x517b, "smb"),
-        (0x0102_1997, "9p"),
-        (0x00c3_6400, "ceph"),
-        (0x5346_414f, "afs"),
-        (0x7375_7245, "coda"),
-        (0x0bd0_0bd0, "lustre"),
+    // Typed as the C library types them, which differs between glibc and musl.
+    const NETWORK: &[(FsType, &str)] = &[
+        (FsType(0x6969), "nfs"),
+        (FsType(0xff53_4d42), "cifs"),
+        (FsType(0xfe53_4d42), "smb2"),
+        (FsType(0x517b), "smb"),
+        (FsType(0x0102_1997), "9p"),
+        (FsType(0x00c3_6400), "ceph"),
+        (FsType(0x5346_414f), "afs"),
+        (FsType(0x7375_7245), "coda"),
+        (FsType(0x0bd0_0bd0), "lustre"),
     ];
-    const OVERLAY: i64 = 0x794c_7630;
+    const OVERLAY: FsType = FsType(0x794c_7630);
     let Ok(stat) = statfs::statfs(dir) else { return Ok(false) };
-    let magic = stat.filesystem_type().0;
-    match NETWORK.iter().find(|(number, _)| *number == magic) {
+    let found = stat.filesystem_type();
+    match NETWORK.iter().find(|(kind, _)| *kind == found) {
         Some((_, kind)) => Err(StoreError::NetworkFileSystem { path: dir.to_owned(), kind }),
-        None => Ok(magic == OVERLAY),
+        None => Ok(found == OVERLAY),
     }
 }
 
