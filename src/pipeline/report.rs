@@ -59,14 +59,14 @@ impl Report {
         self.tag.take();
         if self.is_news(&fault.text) {
             let Subscription { dag_id, queue, conn_id, .. } = &self.subscription;
-            let (reason, event) = (fault.kind.code(), events::CONSUMER_FAILED);
+            let reason = fault.kind.code();
             let line = format!(
                 "RMQ Watcher: DAG '{dag_id}' gets no messages of queue '{queue}' (connection '{conn_id}'): {fault}; trying again"
             );
             if fault.kind.is_configuration() {
-                tracing::error!(event, reason, "{line}");
+                tracing::error!(event = events::CONSUMER_FAILED, reason, "{line}");
             } else {
-                tracing::warn!(event, reason, "{line}");
+                tracing::warn!(event = events::CONSUMER_FAILED, reason, "{line}");
             }
         }
         self.write(context, Attachment::Failed, Some(fault.text.clone())).await;

@@ -19,6 +19,7 @@ use rusqlite::{Connection, ErrorCode};
 use super::schema::{MIGRATIONS, current_version};
 use super::thread::Closed;
 use super::{Store, StoreError};
+use crate::telemetry::events;
 
 /// The state file's name within its directory.
 pub const FILE_NAME: &str = "state.db";
@@ -48,7 +49,7 @@ pub fn open(dir: &Path, now_ms: i64) -> Result<(Store, Closed, Opened), StoreErr
     Ok((store, closed, opened))
 }
 
-/// As [`open`], but without a thread: see [`Store::inline`].
+/// As [`open`], but without a thread: see `Store::inline`.
 ///
 /// # Errors
 /// As [`open`].
@@ -65,9 +66,9 @@ fn open_connection(dir: &Path, now_ms: i64) -> Result<(Connection, Opened), Stor
         Err(Trouble::Broken(error)) => {
             let aside = move_aside(&path, now_ms).map_err(|error| failed(error.into()))?;
             tracing::error!(
-                event = crate::telemetry::events::STORE_MOVED_ASIDE,
-                "the state file {} is broken ({error}); it was moved to {} and a new one begun: messages without an id \
-                 that were under way may start a second run",
+                event = events::STORE_MOVED_ASIDE,
+                "the state file {} is broken ({error}); it was moved to {} and a new one begun: equal messages without \
+                 an id that were under way may be taken for one",
                 path.display(),
                 aside.display()
             );
