@@ -155,7 +155,7 @@ async fn open_with(lock: StateLock, dir: &Path) -> Result<State, AppError> {
         tracing::warn!(
             event = events::STATE_EPHEMERAL,
             "RMQ Watcher: the state directory {} is on the container's own layer and goes with the container; mount a volume \
-             there, or equal messages without an id that are under way at that moment may be taken for one",
+             there, or messages without an id that are under way at that moment may start a second run",
             dir.display()
         );
     }

@@ -67,8 +67,8 @@ fn open_connection(dir: &Path, now_ms: i64) -> Result<(Connection, Opened), Stor
             let aside = move_aside(&path, now_ms).map_err(|error| failed(error.into()))?;
             tracing::error!(
                 event = events::STORE_MOVED_ASIDE,
-                "the state file {} is broken ({error}); it was moved to {} and a new one begun: equal messages without \
-                 an id that were under way may be taken for one",
+                "the state file {} is broken ({error}); it was moved to {} and a new one begun: messages without an id \
+                 that were under way may start a second run",
                 path.display(),
                 aside.display()
             );

@@ -1,8 +1,8 @@
 //! Tables and their migrations.
 //!
 //! What do we store, and who else knows it?
-//! - `ledger`, `epochs`: what became of each delivery. Nobody else knows it; losing it means that equal
-//!   messages without ids which were under way may be taken for one. It is what makes a kill at any moment harmless.
+//! - `ledger`, `epochs`: what became of each delivery. Nobody else knows it; losing it costs doubles of messages without
+//!   ids, never a loss. It is what makes a kill at any moment harmless.
 //! - `subscriptions`: the ids that stand in `conf.subscription_id`; the declarations themselves are in the DAG files.
 //! - `subscription_status`, `connection_status`: for people and the command line; derived, rewritten on every change.
 //!
