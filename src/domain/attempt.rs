@@ -13,6 +13,7 @@ use super::envelope::Envelope;
 use super::key::KeyKind;
 use super::ledger::{Clash, ConfOrigin, Outcome, Owner, owner};
 use super::outcome::{RunLookup, TriggerAnswer};
+use super::payload::without_nul;
 
 /// What the attempt asks of the pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -221,9 +222,10 @@ fn finish(outcome: Outcome, reason: impl Into<String>) -> Command {
 pub fn conf_origin(conf: &Value, envelope: &Envelope) -> ConfOrigin {
     let text = |key: &str| conf.get(key).and_then(Value::as_str);
     let Some(queue) = text("queue") else { return ConfOrigin::Silent };
+    let message_id = envelope.properties.message_id.as_deref().map(without_nul);
     let differs = queue != envelope.queue.as_str()
         || text("conn_id").is_some_and(|conn| conn != envelope.conn_id.as_str())
-        || text("message_id").is_some_and(|id| Some(id) != envelope.properties.message_id.as_deref());
+        || text("message_id").is_some_and(|id| Some(id) != message_id.as_deref());
     if differs { ConfOrigin::Different } else { ConfOrigin::Same }
 }
 
@@ -359,5 +361,8 @@ mod tests {
         ] {
             assert_eq!(conf_origin(&conf, &e), want, "{conf}");
         }
+        e.properties.message_id = Some("a\0b".into());
+        let own = Value::Object(crate::domain::payload::immediate_conf(&e, crate::domain::ids::SubscriptionId(1)));
+        assert_eq!(conf_origin(&own, &e), ConfOrigin::Same, "what we write is what we read");
     }
 }

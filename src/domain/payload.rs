@@ -42,8 +42,8 @@ pub fn immediate_conf(envelope: &Envelope, subscription: SubscriptionId) -> Map<
     conf
 }
 
-/// Airflow's database may refuse NUL in JSON text (Postgres does), so it never gets there.
-fn without_nul(text: &str) -> String {
+/// Text as it stands in a conf: Airflow's database may refuse NUL in JSON text (Postgres does), so it never gets there.
+pub(super) fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 

@@ -5,12 +5,12 @@
 
 mod findings;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use crate::domain::declaration::Declaration;
@@ -50,7 +50,7 @@ pub async fn run<R, B, D>(
     <B::Consumer as Consumer>::Settler: 'static,
     D: Declarations,
 {
-    let (workers, running, findings) = (JoinSet::new(), HashSet::new(), Findings::default());
+    let (workers, running, findings) = (JoinSet::new(), HashMap::new(), Findings::default());
     let mut flow = Flow { context, broker, declarations, pace, phase, workers, running, findings };
     let mut phase = flow.phase.clone();
     let stop = async { drop(phase.wait_for(|phase| *phase == Phase::Stopping).await) };
@@ -64,7 +64,7 @@ pub async fn run<R, B, D>(
         tokio::select! {
             biased;
             () = &mut stop => break,
-            () = sleep(pace.interval) => {}
+            () = flow.wait(pace.interval) => {}
         }
     }
     flow.leave().await;
@@ -77,7 +77,7 @@ struct Flow<R, B, D> {
     pace: Pace,
     phase: watch::Receiver<Phase>,
     workers: JoinSet<()>,
-    running: HashSet<Key>,
+    running: HashMap<Id, (Key, SubscriptionId)>,
     findings: Findings,
 }
 
@@ -112,7 +112,8 @@ where
     }
 
     async fn apply(&mut self, declarations: &[Declaration], ids: &[SubscriptionId]) {
-        for action in plan(declarations, &self.running) {
+        let running = self.running.values().map(|(key, _)| key.clone()).collect();
+        for action in plan(declarations, &running) {
             match action {
                 Action::Start(index) if self.pace.can_start => self.start(&declarations[index], ids[index]),
                 Action::Start(index) => self.refuse(ids[index], "no Airflow credentials".to_owned()).await,
@@ -130,10 +131,35 @@ where
 
     fn start(&mut self, declaration: &Declaration, id: SubscriptionId) {
         let Declaration { dag_id, queue, conn_id, .. } = declaration.clone();
-        self.running.insert((dag_id.clone(), queue.clone(), conn_id.clone()));
+        let key = (dag_id.clone(), queue.clone(), conn_id.clone());
         let subscription = Subscription { id, dag_id, queue, conn_id };
         let (context, broker, phase) = (Rc::clone(&self.context), Rc::clone(&self.broker), self.phase.clone());
-        self.workers.spawn_local(pipeline::run(context, broker, subscription, phase));
+        let worker = self.workers.spawn_local(pipeline::run(context, broker, subscription, phase));
+        self.running.insert(worker.id(), (key, id));
+    }
+
+    /// Waits for the next cycle, and notices a worker that ended though nothing asked for it: a defect of ours, since a
+    /// worker has no way out but the stop. The next cycle starts it again.
+    async fn wait(&mut self, interval: Duration) {
+        let due = sleep(interval);
+        tokio::pin!(due);
+        loop {
+            tokio::select! {
+                () = &mut due => return,
+                Some(ended) = self.workers.join_next_with_id() => {
+                    let worker = ended.map_or_else(|error| error.id(), |(worker, ())| worker);
+                    if let Some(((dag_id, queue, _), id)) = self.running.remove(&worker) {
+                        tracing::error!(
+                            event = events::WORKER_PANICKED,
+                            "RMQ Watcher: the consumer of queue '{queue}' for DAG '{dag_id}' met a defect of this program; it is \
+                             started again within {} s",
+                            interval.as_secs()
+                        );
+                        self.refuse(id, "a defect of this program ended its consumer".to_owned()).await;
+                    }
+                }
+            }
+        }
     }
 
     async fn refuse(&self, id: SubscriptionId, reason: String) {

@@ -94,6 +94,8 @@ events! {
     DELIVERY_SETTLED_TWICE = "delivery.settled_twice" @ Error;
     /// ERROR: a delivery met a defect of this program; it was given back.
     DELIVERY_PANICKED = "delivery.panicked" @ Error;
+    /// ERROR: a consumer met a defect of this program; the next cycle starts it again.
+    WORKER_PANICKED = "worker.panicked" @ Error;
     /// ERROR: the DAG folder could not be read; what runs keeps running.
     SCAN_FAILED = "scan.failed" @ Error;
     /// WARNING: a DAG file or directory could not be read.

@@ -68,6 +68,22 @@ fn what_is_declared_is_served_and_a_failed_scan_changes_nothing() {
 }
 
 #[test]
+fn a_consumer_that_met_a_defect_is_started_again_at_the_next_cycle() {
+    run(async {
+        let world = World::new();
+        world.broker.panic_on_attach();
+        let scans = scripted((0..3).map(|_| declared(&[("dag", "orders")])));
+        with_flow(&world, scans, true, async |world| {
+            world.until("told", |w| w.status().starts_with("error: a defect of this program")).await;
+            world.broker.publish(Some("m1"), "x");
+            world.until_drained().await;
+            world.until("green again", |w| w.status().starts_with("listening")).await;
+        })
+        .await;
+    });
+}
+
+#[test]
 fn the_number_of_a_subscription_stays_across_restarts() {
     run(async {
         let world = World::new();

@@ -40,6 +40,7 @@ struct State {
     verbs: Vec<(Option<String>, Verb)>,
     cancelled: bool,
     lose_verbs: bool,
+    panic_on_attach: bool,
 }
 
 impl FakeBroker {
@@ -56,6 +57,11 @@ impl FakeBroker {
 
     pub(crate) fn fail_attach(&self, kind: BrokerFaultKind, text: &str) {
         self.0.state.borrow_mut().attach_faults.push_back(BrokerFault { kind, text: text.to_owned() });
+    }
+
+    /// A defect of ours in the middle of the next attach.
+    pub(crate) fn panic_on_attach(&self) {
+        self.0.state.borrow_mut().panic_on_attach = true;
     }
 
     /// What waits was in somebody's window before.
@@ -118,6 +124,7 @@ impl Broker for FakeBroker {
 
     async fn attach(&self, order: AttachOrder) -> Result<FakeConsumer, BrokerFault> {
         let mut state = self.0.state.borrow_mut();
+        assert!(!std::mem::take(&mut state.panic_on_attach), "a scripted defect");
         if let Some(fault) = state.attach_faults.pop_front() {
             return Err(fault);
         }
