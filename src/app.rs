@@ -54,6 +54,8 @@ pub struct Inputs {
     pub log: LogHandle,
     /// Called with the name of every arrow of the data flow (see [`Arrow`]); tests end the process there.
     pub on_arrow: Box<dyn Fn(&'static str)>,
+    /// See [`Limits::retry_scale`]: 1 but in tests.
+    pub retry_scale: f64,
 }
 
 /// Why the loop could not begin.
@@ -83,7 +85,7 @@ pub enum AppError {
 /// # Errors
 /// Preparation failed; nothing is attached.
 pub async fn run(inputs: Inputs) -> Result<(), AppError> {
-    let Inputs { config, mut phase, started, log, on_arrow } = inputs;
+    let Inputs { config, mut phase, started, log, on_arrow, retry_scale } = inputs;
     let settings = load(config.as_deref(), &log)?;
     let airflow = AirflowClient::new(settings.airflow.clone())?;
     let prepared = prepare(&settings).await?;
@@ -97,7 +99,7 @@ pub async fn run(inputs: Inputs) -> Result<(), AppError> {
     };
     let connections = Rc::new(Connections::new(settings.file.clone(), AirflowCli::default()));
     let pool = Rc::new(Pool::new(Rc::clone(&connections)));
-    let context = Rc::new(context(&settings, store, airflow, on_arrow));
+    let context = Rc::new(context(&settings, store, airflow, on_arrow, retry_scale));
     let can_start = say_credentials(&settings);
     let pace = Pace { interval: settings.reconcile.interval, can_start };
     let declarations = Folder::new(&settings.dags_folder);
@@ -196,11 +198,13 @@ fn context(
     store: Store,
     airflow: AirflowClient,
     on_arrow: Box<dyn Fn(&'static str)>,
+    retry_scale: f64,
 ) -> Context<AirflowClient> {
     let limits = Limits {
         prefetch: settings.consume.prefetch,
         ack_deadline: settings.consume.ack_deadline,
         max_in_flight: settings.airflow.max_in_flight,
+        retry_scale,
     };
     let identity = Identity { hostname: settings.hostname.clone(), pid: std::process::id() };
     let clock: Clock = Rc::new(now_ms);

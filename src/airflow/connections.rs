@@ -221,13 +221,13 @@ impl Connections {
 
     fn not_found(&self, conn: &ConnId, error: &CliError) -> BrokerFault {
         let file = match &self.file {
-            Some(path) => format!("[connections.{conn}] in {}", path.display()),
-            None => "no configuration file".to_owned(),
+            Some(path) => format!("in {}", path.display()),
+            None => "in a configuration file, of which there is none".to_owned(),
         };
         BrokerFault {
             kind: BrokerFaultKind::ConnectionUnknown,
             text: format!(
-                "Connection {conn} was looked for in {}, {file} and Airflow's connections: {error}.",
+                "Connection {conn} is neither in {} nor {file}, and Airflow was asked: {error}",
                 variable(conn)
             ),
         }
@@ -269,7 +269,7 @@ fn variable(conn: &ConnId) -> String {
 }
 
 fn fault(conn: &ConnId, place: &str, sentence: &str) -> BrokerFault {
-    BrokerFault { kind: BrokerFaultKind::ConnectionUnknown, text: format!("Connection {conn} in {place}: {sentence}.") }
+    BrokerFault { kind: BrokerFaultKind::ConnectionUnknown, text: format!("Connection {conn} in {place}: {sentence}") }
 }
 
 /// Reads a file away from the loop thread, within [`FILE_TIMEOUT`]: a hung network file system holds up a thread, not us.

@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use reqwest::header::{self, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
 
+use super::echo::Echo;
 use super::error::AirflowError;
 use super::{retry_after, tls};
 use crate::config::airflow::AirflowSettings;
@@ -129,6 +130,7 @@ impl Http {
     /// # Cancel safety
     /// As [`Http::send`].
     pub(super) async fn send_keeping_cookies(&self, ask: Ask) -> Answer {
+        let echo = Echo::of(&ask.headers);
         let request = self
             .client
             .request(ask.method, format!("{}{}", self.base, ask.path))
@@ -152,7 +154,12 @@ impl Http {
                     ));
                 }
                 Ok(Some(chunk)) => reply.body.extend_from_slice(&chunk),
-                Ok(None) => break Exchange::Replied(reply),
+                Ok(None) => {
+                    if reply.status >= 400 {
+                        reply.body = echo.silence(reply.body);
+                    }
+                    break Exchange::Replied(reply);
+                }
                 Err(error) => break self.fault(error),
             }
         };

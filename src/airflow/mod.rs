@@ -10,6 +10,7 @@
 mod auth;
 mod client;
 pub mod connections;
+mod echo;
 mod error;
 mod http;
 mod probe;

@@ -64,7 +64,7 @@ fn supervised(Run { config, parent_pid, standalone }: Run) -> i32 {
     supervise(SupervisorOptions::new(parent), |work| {
         let Work { phase, started, log } = work;
         let (started, on_arrow) = (Box::new(move || started.mark()), faults::kill_at_arrow());
-        app::run(app::Inputs { config, phase, started, log, on_arrow })
+        app::run(app::Inputs { config, phase, started, log, on_arrow, retry_scale: faults::retry_scale() })
     })
 }
 

@@ -88,10 +88,14 @@ fn is_answer(kind: BrokerFaultKind) -> bool {
     matches!(kind, BrokerFaultKind::LoginRefused | BrokerFaultKind::VhostRefused)
 }
 
-/// Of two faults the one to report.
+/// Of two faults the one to report: a wrong setting before weather, else the first by text, so that the same trouble reads the
+/// same whichever address was tried first.
 fn telling(before: Option<BrokerFault>, now: BrokerFault) -> BrokerFault {
     match before {
-        Some(before) if before.kind.is_configuration() || !now.kind.is_configuration() => before,
+        Some(before) if before.kind.is_configuration() != now.kind.is_configuration() => {
+            if before.kind.is_configuration() { before } else { now }
+        }
+        Some(before) if before.text <= now.text => before,
         Some(_) | None => now,
     }
 }
@@ -225,5 +229,22 @@ impl Target<'_> {
             .with_client_property("product".into(), "rmq-watcher".into())
             .with_client_property("version".into(), env!("CARGO_PKG_VERSION").into())
             .with_connection_name(name.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn telling_fault_is_the_same_whichever_address_came_first() {
+        let of = |kind, text: &str| BrokerFault { kind, text: text.to_owned() };
+        let (a, b) = (of(BrokerFaultKind::TimedOut, "a"), of(BrokerFaultKind::Unreachable, "b"));
+        assert_eq!(telling(Some(a.clone()), b.clone()), a);
+        assert_eq!(telling(Some(b.clone()), a.clone()), a);
+        let wrong = of(BrokerFaultKind::Tls, "z");
+        assert_eq!(telling(Some(wrong.clone()), a.clone()), wrong);
+        assert_eq!(telling(Some(a), wrong.clone()), wrong);
+        assert_eq!(telling(None, b.clone()), b);
     }
 }

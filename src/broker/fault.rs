@@ -107,7 +107,10 @@ pub(super) fn resolve(place: &Place, error: &io::Error) -> BrokerFault {
 /// No TCP connection.
 pub(super) fn tcp(place: &Place, error: &io::Error) -> BrokerFault {
     let what = match error.kind() {
-        io::ErrorKind::ConnectionRefused => "nothing listens there (connection refused)".to_owned(),
+        io::ErrorKind::ConnectionRefused => {
+            "nothing listens there (connection refused); start the broker, or correct host and port of this connection"
+                .to_owned()
+        }
         _ => error.to_string(),
     };
     fault(BrokerFaultKind::Unreachable, format!("connect to {place}: {what}"))
@@ -289,8 +292,14 @@ pub(super) fn cancelled_by_us(place: &Place, queue: &QueueName) -> BrokerFault {
     fault(BrokerFaultKind::Cancelled, format!("consume from queue {queue:?} over {place}: cancelled by this watcher"))
 }
 
+/// In tenths of a second: what an attempt is given differs by microseconds from one to the next, and a text that differs is
+/// news to whoever logs it.
 fn secs(bound: Duration) -> String {
-    format!("{} s", bound.as_secs_f64())
+    let tenths = (bound.as_millis() + 50) / 100;
+    match tenths % 10 {
+        0 => format!("{} s", tenths / 10),
+        part => format!("{}.{part} s", tenths / 10),
+    }
 }
 
 fn lapin_tls_error(error: &lapin::Error) -> Option<&rustls::Error> {

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::airflow::AirflowClient;
 use crate::airflow::connections::{AirflowCli, Connections};
+use crate::airflow::{AirflowClient, Blocked};
 use crate::broker::{ProbeFinding, ProbeResult, ProbeSubject, probe};
 use crate::config::Settings;
 use crate::config::airflow::Credentials;
@@ -32,7 +32,8 @@ pub async fn run(config: Option<&Path>, out: &mut dyn Write) -> io::Result<i32> 
             for problem in &problems {
                 writeln!(out, "FAIL  {problem}")?;
             }
-            writeln!(out, "{} settings are wrong; nothing was tried", problems.len())?;
+            let wrong = counted(problems.len(), "setting is wrong", "settings are wrong");
+            writeln!(out, "\n{wrong}; nothing was tried")?;
             return Ok(1);
         }
     };
@@ -41,9 +42,7 @@ pub async fn run(config: Option<&Path>, out: &mut dyn Write) -> io::Result<i32> 
     let scan = check.folder(&settings)?;
     let airflow = check.airflow(&settings).await?;
     check.connections(&settings, &scan, airflow.as_ref().map(|(_, dialect)| *dialect)).await?;
-    if let Some((client, _)) = &airflow {
-        check.dags(client, &scan).await?;
-    }
+    check.dags(airflow.as_ref().map(|(client, _)| client), &scan).await?;
     check.conclude()
 }
 
@@ -87,8 +86,9 @@ impl Check<'_> {
                 return Ok(Scan::default());
             }
         };
-        let (files, found) = (scan.files, scan.declarations.len());
-        self.ok(&format!("{}: {files} files, {found} subscriptions", settings.dags_folder.display()))?;
+        let files = counted(scan.files, "file", "files");
+        let found = counted(scan.declarations.len(), "subscription", "subscriptions");
+        self.ok(&format!("{}: {files}, {found}", settings.dags_folder.display()))?;
         scan.unreadable.iter().try_for_each(|problem| self.fail(&problem.to_string()))?;
         scan.refusals.iter().try_for_each(|refusal| self.fail(&refusal.to_string()))?;
         Ok(scan)
@@ -106,7 +106,15 @@ impl Check<'_> {
                 self.ok(&format!("Airflow {version} answers at {url} (taken from {})", settings.airflow.url_source))?;
                 dialect
             }
-            Err(blocked) => return self.fail(blocked.reason()).map(|()| None),
+            Err(Blocked::Access(reason)) => return self.fail(&reason).map(|()| None),
+            Err(Blocked::NotNow { reason, .. }) => {
+                let source = &settings.airflow.url_source;
+                return self
+                    .fail(&format!(
+                        "{reason}; check that Airflow's API server runs, and airflow.url (taken from {source})"
+                    ))
+                    .map(|()| None);
+            }
         };
         if settings.airflow.credentials == Credentials::Missing {
             self.fail(
@@ -118,7 +126,7 @@ impl Check<'_> {
         match client.access().await {
             AccessAnswer::Granted => self.ok("the login is accepted")?,
             AccessAnswer::AccessFault(reason) | AccessAnswer::Unavailable(reason) => {
-                return self.fail(&reason).map(|()| None);
+                return self.fail(&format!("log in to Airflow at {url}: {reason}")).map(|()| None);
             }
         }
         Ok(Some((client, dialect)))
@@ -154,21 +162,29 @@ impl Check<'_> {
     fn probed(&mut self, conn: &ConnId, result: ProbeResult) -> io::Result<()> {
         let finding = match result.outcome {
             Ok(finding) => finding,
-            Err(fault) => return self.fail(&format!("connection '{conn}': {}", fault.text)),
+            // A fault names the connection, the host and the port itself.
+            Err(fault) => return self.fail(&fault.text),
         };
         match (result.subject, finding) {
             (ProbeSubject::Queue(queue), ProbeFinding::Queue { messages, consumers }) => {
-                self.ok(&format!("queue '{queue}': {messages} messages, {consumers} consumers"))
+                let messages = counted(messages as usize, "message", "messages");
+                let consumers = counted(consumers as usize, "consumer", "consumers");
+                self.ok(&format!("connection '{conn}': queue '{queue}' has {messages} and {consumers}"))
             }
-            (ProbeSubject::Queue(queue), ProbeFinding::Works) => self.ok(&format!("queue '{queue}' is there")),
+            (ProbeSubject::Queue(queue), ProbeFinding::Works) => {
+                self.ok(&format!("connection '{conn}': queue '{queue}' is there"))
+            }
             (ProbeSubject::Connection, _) => self.ok(&format!("connection '{conn}': the broker answers")),
             (ProbeSubject::Login, _) => self.ok(&format!("connection '{conn}': the login is accepted")),
             (ProbeSubject::Vhost, _) => self.ok(&format!("connection '{conn}': the vhost is open to us")),
         }
     }
 
-    async fn dags(&mut self, client: &AirflowClient, scan: &Scan) -> io::Result<()> {
+    async fn dags(&mut self, client: Option<&AirflowClient>, scan: &Scan) -> io::Result<()> {
         self.title("DAGs")?;
+        let Some(client) = client else {
+            return self.warn("not looked up, because Airflow could not be used, see above");
+        };
         let dags: BTreeSet<DagId> = scan.declarations.iter().map(|declaration| declaration.dag_id.clone()).collect();
         if dags.is_empty() {
             self.ok("no subscription names a DAG")?;
@@ -177,7 +193,7 @@ impl Check<'_> {
             match client.look_up_dag(&dag).await {
                 DagLookup::Found(found) => self.dag(&dag, found)?,
                 DagLookup::Absent => self.fail(&format!(
-                    "DAG '{dag}': Airflow does not know it; it may not have read the file yet, or fail to import it"
+                    "DAG '{dag}': Airflow does not know it; wait until it has read the file, or see its import errors"
                 ))?,
                 DagLookup::Unknown(reason) => self.fail(&format!("DAG '{dag}': {reason}"))?,
             }
@@ -187,10 +203,12 @@ impl Check<'_> {
 
     fn dag(&mut self, dag: &DagId, found: FoundDag) -> io::Result<()> {
         if !found.is_active {
-            return self.fail(&format!("DAG '{dag}': Airflow does not find it in the DAG folder any more"));
+            return self.fail(&format!(
+                "DAG '{dag}': Airflow does not find it in its DAG folder any more; put its file there, or take the subscription out"
+            ));
         }
         if found.has_import_errors {
-            return self.fail(&format!("DAG '{dag}': its file fails to import; see Airflow's import errors"));
+            return self.fail(&format!("DAG '{dag}': its file fails to import; mend what Airflow's import errors say"));
         }
         if found.is_paused {
             return self
@@ -202,8 +220,7 @@ impl Check<'_> {
     fn conclude(&mut self) -> io::Result<i32> {
         match self.failures {
             0 => writeln!(self.out, "\nEverything that was tried works.")?,
-            1 => writeln!(self.out, "\n1 thing is wrong.")?,
-            n => writeln!(self.out, "\n{n} things are wrong.")?,
+            n => writeln!(self.out, "\n{}.", counted(n as usize, "thing is wrong", "things are wrong"))?,
         }
         Ok(i32::from(self.failures > 0))
     }
@@ -218,4 +235,9 @@ fn queues_by_connection(scan: &Scan) -> BTreeMap<ConnId, Vec<QueueName>> {
         }
     }
     wanted
+}
+
+/// A number with its noun.
+fn counted(n: usize, one: &str, more: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { more })
 }

@@ -24,6 +24,8 @@ pub struct Limits {
     pub ack_deadline: Duration,
     /// Requests to Airflow under way at once, over all subscriptions.
     pub max_in_flight: usize,
+    /// Factor on the pause between two attempts to attach: 1 but in tests, which may not wait as long as users may.
+    pub retry_scale: f64,
 }
 
 /// Who this watcher is to the broker.

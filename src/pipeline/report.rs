@@ -58,11 +58,11 @@ impl Report {
     pub(super) async fn failed<R>(&self, context: &Context<R>, fault: &BrokerFault) {
         self.tag.take();
         if self.is_news(&fault.text) {
-            let Subscription { dag_id, queue, conn_id, .. } = &self.subscription;
+            let Subscription { dag_id, queue, .. } = &self.subscription;
             let reason = fault.kind.code();
-            let line = format!(
-                "RMQ Watcher: DAG '{dag_id}' gets no messages of queue '{queue}' (connection '{conn_id}'): {fault}; trying again"
-            );
+            // A fault names the connection itself.
+            let line =
+                format!("RMQ Watcher: DAG '{dag_id}' gets no messages of queue '{queue}': {fault}; trying again");
             if fault.kind.is_configuration() {
                 tracing::error!(event = events::CONSUMER_FAILED, reason, "{line}");
             } else {

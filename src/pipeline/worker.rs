@@ -199,7 +199,8 @@ where
     /// Returns whether to go on.
     async fn wait_before_next(&mut self, fault: &BrokerFault) -> bool {
         let schedule = retry::schedule(fault.kind);
-        let pause = retry::backoff(self.failures, schedule.base, schedule.cap, self.desk.context.seed());
+        let pause = retry::backoff(self.failures, schedule.base, schedule.cap, self.desk.context.seed())
+            .mul_f64(self.desk.context.limits.retry_scale);
         self.failures = self.failures.saturating_add(1);
         let mut phase = self.desk.phase.clone();
         let due = sleep(pause);

@@ -72,6 +72,12 @@ pub(super) enum Fault {
     HangClose,
 }
 
+/// `RMQ_WATCHER_TEST_RETRY_SCALE`: a factor, 0 to 1, on the pause between two attempts to attach; 1 where it is not set.
+pub fn retry_scale() -> f64 {
+    let scale = std::env::var("RMQ_WATCHER_TEST_RETRY_SCALE").ok().and_then(|text| text.parse().ok());
+    scale.filter(|scale| (0.0..=1.0).contains(scale)).unwrap_or(1.0)
+}
+
 /// The fault that the environment asks for. An unknown name panics the loop, so that no test passes by a typing error.
 pub(super) fn selected() -> Option<Fault> {
     let name = std::env::var("RMQ_WATCHER_TEST_LOOP").ok()?;

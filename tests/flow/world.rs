@@ -29,7 +29,7 @@ pub(crate) struct World {
 }
 
 pub(crate) fn limits() -> Limits {
-    Limits { prefetch: 8, ack_deadline: Duration::from_secs(1500), max_in_flight: 4 }
+    Limits { prefetch: 8, ack_deadline: Duration::from_secs(1500), max_in_flight: 4, retry_scale: 1.0 }
 }
 
 pub(crate) fn context(dir: &Path, airflow: &FakeAirflow, limits: Limits) -> Rc<Context<FakeAirflow>> {

@@ -58,6 +58,13 @@ impl Setup {
         self
     }
 
+    /// Takes a variable away again.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.env.remove(name);
+        self
+    }
+
     /// Gives it a URL, a user and a password of Airflow.
     #[must_use]
     pub fn airflow(self, url: &str, user: &str, password: &str) -> Self {

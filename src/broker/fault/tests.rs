@@ -160,3 +160,11 @@ fn times_out_by_step() {
     assert!(text(Step::Files).contains("certificate files"));
     assert!(text(Step::Resolve).contains("name"));
 }
+
+#[test]
+fn times_out_in_the_same_words_each_time() {
+    let text = |micros| connect_timed_out(&place(), Step::Amqp, Duration::from_micros(micros)).text;
+    assert_eq!(text(999_989), text(1_000_000));
+    assert!(text(999_989).ends_with("within 1 s"));
+    assert!(text(249_999).ends_with("within 0.2 s"));
+}
