@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use crate::airflow::connections::{AirflowCli, Connections};
@@ -18,10 +18,12 @@ use crate::airflow::{AirflowClient, AirflowError};
 use crate::broker::Pool;
 use crate::config::Settings;
 use crate::config::airflow::Credentials;
+use crate::config::connections::AirflowDialect;
 use crate::config::log::{LogFormat, LogLevel, LogSettings};
 use crate::config::problem::Problems;
 use crate::config::sources::Sources;
 use crate::discovery::{Scan, ScanError, Scanner};
+use crate::domain::outcome::Dialect;
 use crate::domain::shutdown::Phase;
 use crate::pipeline::{Arrow, Clock, Context, Identity, Limits};
 use crate::ports::{Declarations, Declared};
@@ -36,6 +38,9 @@ const CLOSE_STORE: Duration = Duration::from_secs(5);
 /// How often a held lock is tried, and after how many tries it is said again.
 const LOCK_EVERY: Duration = Duration::from_secs(1);
 const LOCK_SAID_EVERY: u32 = 60;
+
+/// How often an Airflow that does not answer is asked for its version.
+const ASK_VERSION_EVERY: Duration = Duration::from_secs(30);
 
 /// What the process gives the loop.
 pub struct Inputs {
@@ -90,13 +95,16 @@ pub async fn run(inputs: Inputs) -> Result<(), AppError> {
             None => return Ok(()),
         },
     };
-    let connections = Connections::new(settings.file.clone(), AirflowCli::default());
-    let pool = Rc::new(Pool::new(connections));
+    let connections = Rc::new(Connections::new(settings.file.clone(), AirflowCli::default()));
+    let pool = Rc::new(Pool::new(Rc::clone(&connections)));
     let context = Rc::new(context(&settings, store, airflow, on_arrow));
     let can_start = say_credentials(&settings);
     let pace = Pace { interval: settings.reconcile.interval, can_start };
     let declarations = Folder::new(&settings.dags_folder);
+    let mut helpers = JoinSet::new();
+    helpers.spawn_local(learn_dialect(Rc::clone(&context), connections));
     reconcile::run(context, Rc::clone(&pool), declarations, pace, phase).await;
+    helpers.shutdown().await;
     pool.close().await;
     // The last handle went with the flows, so the store's thread commits what it holds and leaves.
     drop(timeout(CLOSE_STORE, closed).await);
@@ -197,6 +205,17 @@ fn context(
     let identity = Identity { hostname: settings.hostname.clone(), pid: std::process::id() };
     let clock: Clock = Rc::new(now_ms);
     Context::new(store, airflow, clock, limits, identity, Rc::new(move |arrow: Arrow| on_arrow(arrow.code())))
+}
+
+/// Connections are read by the rules of the Airflow that answers; until one does, by those of Airflow 3.
+async fn learn_dialect(context: Rc<Context<AirflowClient>>, connections: Rc<Connections>) {
+    loop {
+        match context.runs.version().await {
+            Ok((Dialect::V1, _)) => return connections.set_dialect(AirflowDialect::V2),
+            Ok((Dialect::V2, _)) => return connections.set_dialect(AirflowDialect::V3),
+            Err(_) => sleep(ASK_VERSION_EVERY).await,
+        }
+    }
 }
 
 fn say_credentials(settings: &Settings) -> bool {

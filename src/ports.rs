@@ -5,6 +5,8 @@
 
 #![expect(async_fn_in_trait, reason = "used on one thread, through generics only")]
 
+use std::rc::Rc;
+
 use crate::domain::connection::AmqpSettings;
 use crate::domain::declaration::{Declaration, FileProblem, Refusal};
 use crate::domain::envelope::Envelope;
@@ -40,6 +42,16 @@ pub trait ConnectionSource {
 
     /// Tells the source that the broker refused these credentials, so that a cached answer is asked for again.
     fn login_refused(&self, conn: &ConnId);
+}
+
+impl<T: ConnectionSource> ConnectionSource for Rc<T> {
+    async fn resolve(&self, conn: &ConnId) -> Result<AmqpSettings, BrokerFault> {
+        (**self).resolve(conn).await
+    }
+
+    fn login_refused(&self, conn: &ConnId) {
+        (**self).login_refused(conn);
+    }
 }
 
 /// Attaching consumers.

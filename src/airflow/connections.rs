@@ -34,11 +34,7 @@ use crate::domain::connection::AmqpSettings;
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::domain::ids::ConnId;
 use crate::ports::ConnectionSource;
-
-/// WARNING: a connection's settings are doubtful. Said once for each change.
-pub const EVENT_CONNECTION_DOUBTED: &str = "connection.doubted";
-/// WARNING: the configuration file or Airflow could not be read; what was known before is used.
-pub const EVENT_CONNECTION_KEPT: &str = "connection.kept";
+use crate::telemetry::events;
 
 /// The bound of reading a configuration or password file.
 const FILE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -178,7 +174,7 @@ impl Connections {
             Ok(None) => {}
             Ok(Some(after)) => {
                 for problem in &after.problems {
-                    tracing::warn!(event = EVENT_CONNECTION_KEPT, "{problem} What was read before stays in force.");
+                    tracing::warn!(event = events::CONNECTION_KEPT, "{problem} What was read before stays in force.");
                 }
                 *snapshot = after;
             }
@@ -186,7 +182,7 @@ impl Connections {
                 let sentence = format!("{shown} cannot be read: {error}");
                 if snapshot.problems.first() != Some(&sentence) {
                     tracing::warn!(
-                        event = EVENT_CONNECTION_KEPT,
+                        event = events::CONNECTION_KEPT,
                         "{sentence}. Its connections stay as they were read before."
                     );
                     snapshot.problems = vec![sentence];
@@ -211,7 +207,7 @@ impl Connections {
         let kept = self.cache.borrow_mut().store(conn, answer.clone(), Instant::now());
         if let (Err(error), Ok(_)) = (&answer, &kept) {
             tracing::warn!(
-                event = EVENT_CONNECTION_KEPT,
+                event = events::CONNECTION_KEPT,
                 connection.id = %conn,
                 "Airflow could not be asked for connection {conn}: {error}. What it said before is used."
             );
@@ -245,7 +241,7 @@ impl Connections {
         }
         for warning in &resolved.warnings {
             tracing::warn!(
-                event = EVENT_CONNECTION_DOUBTED,
+                event = events::CONNECTION_DOUBTED,
                 connection.id = %conn,
                 "Connection {conn} in {}: {warning}.",
                 resolved.place

@@ -11,7 +11,6 @@ mod auth;
 mod client;
 pub mod connections;
 mod error;
-pub mod events;
 mod http;
 mod probe;
 mod retry_after;

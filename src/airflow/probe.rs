@@ -10,9 +10,9 @@ use tokio::sync::Mutex;
 use tracing::info;
 
 use super::error::Blocked;
-use super::events;
 use super::http::Http;
 use crate::domain::outcome::{Dialect, VersionAnswer, classify_version};
+use crate::telemetry::events;
 
 /// So many strange answers in a row make us ask again.
 const STRANGERS: u32 = 3;
@@ -72,7 +72,7 @@ impl Probe {
         self.strangers.set(0);
         if self.told.borrow().as_ref() != Some(&version) {
             info!(
-                event = events::VERSION_FOUND,
+                event = events::AIRFLOW_VERSION_FOUND,
                 airflow.url = http.base(),
                 airflow.version = version.text,
                 airflow.api = version.dialect.prefix(),

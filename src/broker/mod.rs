@@ -28,6 +28,6 @@ mod tls;
 mod wire;
 
 pub use consumer::LapinConsumer;
-pub use pool::{CONNECTED, Pool};
+pub use pool::Pool;
 pub use probe::{ProbeFinding, ProbeResult, ProbeSubject, probe};
-pub use settle::{LapinSettler, SETTLED_TWICE};
+pub use settle::LapinSettler;

@@ -22,9 +22,7 @@ use super::link::{Closing, Link};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::domain::ids::ConnId;
 use crate::ports::{AttachOrder, Broker, ConnectionSource};
-
-/// Log event: a consuming connection was opened.
-pub const CONNECTED: &str = "broker.connected";
+use crate::telemetry::events;
 
 /// Bound of finding a connection's settings, over whatever bounds the source has itself.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -139,7 +137,7 @@ impl<S: ConnectionSource> Shared<S> {
         match connect::connect(&settings).await {
             Ok(opened) => {
                 tracing::info!(
-                    event = CONNECTED,
+                    event = events::BROKER_CONNECTED,
                     connection.id = %conn,
                     connection.tls = settings.tls.is_some(),
                     "connected to RabbitMQ at {}",

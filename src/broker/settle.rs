@@ -15,9 +15,7 @@ use tokio::time::timeout;
 use super::link::Link;
 use crate::domain::ids::{DeliveryTag, Epoch, QueueName};
 use crate::ports::{AttachOrder, Settled, Settler, Verb};
-
-/// Log event: a delivery was settled a second time; nothing was sent.
-pub const SETTLED_TWICE: &str = "delivery.settled_twice";
+use crate::telemetry::events;
 
 /// One life of one channel, shared by its consumer and all that settle on it. Closed when the last of them is gone, also
 /// when attaching was given up half-way.
@@ -84,7 +82,7 @@ impl Settler for LapinSettler {
         let life = &*self.0;
         if !life.unsettled.borrow_mut().remove(&tag) {
             tracing::error!(
-                event = SETTLED_TWICE,
+                event = events::DELIVERY_SETTLED_TWICE,
                 queue.name = %life.queue,
                 delivery.tag = tag.0,
                 epoch = life.epoch.0,

@@ -318,10 +318,8 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            match answer(&mut a, given) {
-                Command::Hold(hold) => assert_eq!((hold.trouble, hold.tries), (trouble, n as u32 + 1)),
-                other => panic!("{other:?}"),
-            }
+            let Command::Hold(hold) = answer(&mut a, given) else { panic!("not held") };
+            assert_eq!((hold.trouble, hold.tries), (trouble, u32::try_from(n).expect("small") + 1));
             assert_eq!(a.step(Input::Begin, VIEW, 0), Command::Trigger, "nothing was started: ask again");
         }
         a.step(unavailable(true), VIEW, 0);

@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_clock_that_jumps_back_does_not_silence_anything() {
         let mut budget = LineBudget::default();
-        (0..50).for_each(|_| drop(budget.admit(1_000_000)));
+        assert_eq!((0..50).filter(|_| budget.admit(1_000_000)).count(), 20);
         assert!(budget.admit(0));
     }
 }

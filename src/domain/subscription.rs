@@ -19,7 +19,7 @@ pub const CONN_ID_MAX_CHARS: usize = 250;
 /// The connection that a declaration without `conn_id` means. Source: airflow-provider-rmq 2.6.0.
 pub const DEFAULT_CONN_ID: &str = "rmq_default";
 
-/// One queue → one DAG. Made by [`Subscription::new`], which checks the names.
+/// One queue → one DAG, with its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
     /// Its row in the state file.
@@ -30,16 +30,6 @@ pub struct Subscription {
     pub queue: QueueName,
     /// The Airflow connection through which it is consumed.
     pub conn_id: ConnId,
-}
-
-impl Subscription {
-    /// Checks the names and puts them together.
-    ///
-    /// # Errors
-    /// The first name that RabbitMQ or Airflow could not hold.
-    pub fn new(id: SubscriptionId, dag_id: &str, queue: &str, conn_id: &str) -> Result<Self, Invalid> {
-        Ok(Self { id, dag_id: parse_dag_id(dag_id)?, queue: parse_queue(queue)?, conn_id: parse_conn_id(conn_id)? })
-    }
 }
 
 /// A name that cannot be one.
@@ -157,12 +147,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subscription_with_ordinary_names_keeps_them() {
-        let made = Subscription::new(SubscriptionId(7), "orders.v2-eu", "orders", "rmq_default");
-        let made = made.unwrap();
-        assert_eq!(made.dag_id.as_str(), "orders.v2-eu");
-        assert_eq!(made.queue.as_str(), "orders");
-        assert_eq!(made.conn_id.as_str(), "rmq_default");
+    fn ordinary_names_are_kept() {
+        assert_eq!(parse_dag_id("orders.v2-eu").unwrap().as_str(), "orders.v2-eu");
+        assert_eq!(parse_queue("orders").unwrap().as_str(), "orders");
+        assert_eq!(parse_conn_id("rmq_default").unwrap().as_str(), "rmq_default");
     }
 
     #[test]

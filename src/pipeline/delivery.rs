@@ -1,5 +1,6 @@
 //! The way of one delivery: record intent → start the target → settle → record.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::context::{Arrow, Context};
 use super::flights::{Flights, Seat};
 use super::hold::{Woken, pause, unless_ended, wait};
 use super::ledgered::{self, Ledgered};
-use super::report::{Report, Subscription};
+use super::report::Report;
 use crate::domain::attempt::{Attempt, Command, Hold, Input, conf_origin};
 use crate::domain::conf;
 use crate::domain::envelope::Envelope;
@@ -20,9 +21,11 @@ use crate::domain::ledger::{Binding, ConfOrigin, Outcome};
 use crate::domain::outcome::{RunLookup, TriggerAnswer};
 use crate::domain::payload::immediate_conf;
 use crate::domain::shutdown::Phase;
+use crate::domain::subscription::Subscription;
 use crate::domain::target::TargetHistory;
 use crate::ports::{Runs, Settler, Verb};
 use crate::store::StoreError;
+use crate::store::ledger::RowId;
 
 /// How much of a refused message's body is kept before it is rejected, in bytes.
 const KEPT_BODY_BYTES: usize = 1024 * 1024;
@@ -36,10 +39,13 @@ pub(super) struct Desk<R, S> {
     pub(super) phase: watch::Receiver<Phase>,
 }
 
+/// The row of a delivery, once there is one: for whoever has to clean up after a panic.
+pub(super) type Noted = Rc<Cell<Option<RowId>>>;
+
 /// Sees one delivery through to its end: settled, given back, or left to the end of its channel.
-pub(super) async fn handle<R: Runs, S: Settler>(desk: Rc<Desk<R, S>>, envelope: Envelope, held: Held<S>) {
+pub(super) async fn handle<R: Runs, S: Settler>(desk: Rc<Desk<R, S>>, envelope: Envelope, held: Held<S>, noted: Noted) {
     let (key, phase) = (DeliveryKey::of(&envelope), desk.phase.clone());
-    let mut task = Task { desk, envelope, key, phase, tried: false };
+    let mut task = Task { desk, envelope, key, phase, noted, tried: false };
     let Some(mut flight) = task.record_intent(held).await else { return };
     let ended = match task.start(&mut flight).await {
         Ok((outcome, reason)) => task.settle(&flight, outcome, reason).await,
@@ -55,6 +61,7 @@ struct Task<R, S> {
     envelope: Envelope,
     key: DeliveryKey,
     phase: watch::Receiver<Phase>,
+    noted: Noted,
     /// Something was asked of the target.
     tried: bool,
 }
@@ -108,6 +115,7 @@ impl<R: Runs, S: Settler> Task<R, S> {
         if let Binding::New { id_collision: true, .. } = ledgered.binding {
             self.desk.report.id_collision(&ledgered.run_id);
         }
+        self.noted.set(ledgered.row);
         let seat = match ledgered.row {
             Some(row) => self.desk.flights.board(row, seat.take()?)?,
             None => seat,

@@ -1,12 +1,12 @@
 //! The data flow: receive → record intent → start the target → settle → record.
 //!
-//! One [`worker`] per consumer attaches, receives and hands each delivery to [`delivery::handle`], a task of its own. What
+//! One `worker` per consumer attaches, receives and hands each delivery to `delivery::handle`, a task of its own. What
 //! comes next is decided in `domain` (`ledger`, `attempt`, `target`); here it is carried out.
 //!
 //! Invariants:
 //! - Nothing between receive and settle returns early with the delivery forgotten: a delivery is settled, given back, or
 //!   left to its channel's end, which gives it back (`tests/flow`).
-//! - A row is driven by one task at a time; a redelivery that binds to it takes that task's seat over ([`flights`]).
+//! - A row is driven by one task at a time; a redelivery that binds to it takes that task's seat over (`flights`).
 //! - No task outlives its worker, no worker the stop.
 
 mod channel;
@@ -19,5 +19,4 @@ mod report;
 mod worker;
 
 pub use context::{Arrow, Clock, Context, Identity, Limits, OnArrow};
-pub use report::Subscription;
 pub use worker::run;

@@ -5,24 +5,12 @@ use std::cell::{Cell, RefCell};
 use super::context::Context;
 use crate::domain::attempt::{Hold, Trouble};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
-use crate::domain::ids::{ConnId, ConsumerTag, DagId, QueueName, RunId, SubscriptionId};
+use crate::domain::ids::{ConsumerTag, RunId};
 use crate::domain::line_budget::LineBudget;
 use crate::domain::status::{Attachment, ConnectionStatus, subscription_status};
+use crate::domain::subscription::Subscription;
 use crate::store::StoreError;
 use crate::telemetry::events;
-
-/// A subscription that a worker serves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subscription {
-    /// Its row.
-    pub id: SubscriptionId,
-    /// The DAG that its messages start.
-    pub dag_id: DagId,
-    /// The queue.
-    pub queue: QueueName,
-    /// The connection.
-    pub conn_id: ConnId,
-}
 
 /// Keeps a subscription's status row and log lines true.
 pub(super) struct Report {
@@ -71,14 +59,14 @@ impl Report {
         self.tag.take();
         if self.is_news(&fault.text) {
             let Subscription { dag_id, queue, conn_id, .. } = &self.subscription;
-            let (reason, event) = (fault.kind.code(), events::CONSUMER_FAILED);
+            let reason = fault.kind.code();
             let line = format!(
                 "RMQ Watcher: DAG '{dag_id}' gets no messages of queue '{queue}' (connection '{conn_id}'): {fault}; trying again"
             );
             if fault.kind.is_configuration() {
-                tracing::error!(event, reason, "{line}");
+                tracing::error!(event = events::CONSUMER_FAILED, reason, "{line}");
             } else {
-                tracing::warn!(event, reason, "{line}");
+                tracing::warn!(event = events::CONSUMER_FAILED, reason, "{line}");
             }
         }
         self.write(context, Attachment::Failed, Some(fault.text.clone())).await;

@@ -10,17 +10,21 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::channel::{Channel, Held};
 use super::context::Context;
-use super::delivery::{Desk, handle};
+use super::delivery::{Desk, Noted, handle};
 use super::flights::Flights;
-use super::report::{Report, Subscription};
+use super::report::Report;
 use crate::domain::envelope::Envelope;
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::domain::retry;
 use crate::domain::shutdown::Phase;
+use crate::domain::subscription::Subscription;
 use crate::ports::{AttachOrder, Broker, Consumer, Runs, Verb};
 
 /// How long a stop waits for answers that are under way.
 const ANSWERS_ON_STOP: Duration = Duration::from_secs(2);
+
+/// How long a stop waits for the broker's answer to one call.
+const BROKER_ON_STOP: Duration = Duration::from_secs(1);
 
 /// After so long whatever an earlier channel held has come back: three heartbeats of the default, doubled. See
 /// [`crate::store::Store::close_older`].
@@ -53,7 +57,7 @@ struct Worker<R: Runs, B: Broker> {
     /// One task for each delivery, and one for each channel that confirms what was settled.
     tasks: JoinSet<()>,
     /// What a task must give back if it panics.
-    held: HashMap<Id, Held<SettlerOf<B>>>,
+    held: HashMap<Id, (Held<SettlerOf<B>>, Noted)>,
     /// Failed attaches in a row.
     failures: u32,
 }
@@ -131,9 +135,9 @@ where
     fn take(&mut self, envelope: Envelope, channel: &Rc<Channel<SettlerOf<B>>>) {
         let deadline = self.desk.context.limits.ack_deadline;
         let hold = || Held::new(Rc::clone(channel), envelope.tag, deadline);
-        let (held, spare) = (hold(), hold());
-        let task = self.tasks.spawn_local(handle(Rc::clone(&self.desk), envelope, held));
-        self.held.insert(task.id(), spare);
+        let (held, spare, noted) = (hold(), hold(), Noted::default());
+        let task = self.tasks.spawn_local(handle(Rc::clone(&self.desk), envelope, held, Rc::clone(&noted)));
+        self.held.insert(task.id(), (spare, noted));
     }
 
     fn confirm_on(&mut self, channel: &Rc<Channel<SettlerOf<B>>>) {
@@ -152,10 +156,16 @@ where
             Ok((id, ())) => (*id, false),
             Err(error) => (error.id(), error.is_panic()),
         };
-        if let Some(held) = self.held.remove(&id)
+        if let Some((held, noted)) = self.held.remove(&id)
             && panicked
         {
             self.desk.report.panicked();
+            let Desk { context, report, .. } = &*self.desk;
+            if let Some(row) = noted.get()
+                && let Err(error) = context.store.release(row, context.now_ms()).await
+            {
+                report.store_refused(context, &error).await;
+            }
             held.settle(Verb::GiveBackTried, None).await;
         }
     }
@@ -168,7 +178,8 @@ where
 
     /// No new deliveries, a short time for answers under way, then the channel is closed: what was not started goes back.
     async fn stop(&mut self, mut consumer: B::Consumer, channel: &Rc<Channel<SettlerOf<B>>>) {
-        consumer.cancel().await;
+        // A broker that does not answer must not hold up the stop: closing the channel cancels the consumer too.
+        drop(timeout(BROKER_ON_STOP, consumer.cancel()).await);
         let answers = async {
             while self.held.keys().len() > 0
                 && let Some(done) = self.tasks.join_next_with_id().await
@@ -179,7 +190,7 @@ where
         if timeout(ANSWERS_ON_STOP, answers).await.is_err() {
             tracing::debug!(left = self.held.len(), "answers were still under way at the stop");
         }
-        channel.confirm_now(&self.desk.context).await;
+        drop(timeout(BROKER_ON_STOP, channel.confirm_now(&self.desk.context)).await);
         channel.end();
         consumer.close().await;
         self.tasks.shutdown().await;
@@ -218,7 +229,14 @@ async fn attach<R: Runs, B: Broker>(
     })?;
     let tag = context.new_tag(subscription.id);
     let prefetch = context.limits.prefetch;
-    let consumer = broker.attach(AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch }).await?;
+    let order = AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch };
+    let consumer = match broker.attach(order).await {
+        Ok(consumer) => consumer,
+        Err(fault) => {
+            context.store.discard_epoch(epoch).await;
+            return Err(fault);
+        }
+    };
     report.attached(context, &tag).await;
     let channel = Rc::new(Channel::new(epoch, consumer.settler()));
     Ok((consumer, channel))

@@ -11,10 +11,6 @@ use std::time::Duration;
 
 use super::faults;
 
-/// What running work (scripts) may take of a stop before its channels close. The loop's own budget; less than
-/// [`Deadlines::loop_stop`].
-pub const CONSUMER_BUDGET: Duration = Duration::from_secs(30);
-
 static ARMED: AtomicBool = AtomicBool::new(false);
 
 /// The bounds of the way out, and the beat of the wait before it.

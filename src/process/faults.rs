@@ -2,7 +2,7 @@
 //!
 //! The process tests run the built binaries, so what they need to go wrong has to be in the binaries. Everything of that kind
 //! is in this one file, does nothing while the variables are unset, and is listed in `docs/operations.md`. Deadlines are
-//! shortened by the same means ([`seconds`]).
+//! shortened by the same means (`seconds`).
 
 use std::cell::Cell;
 use std::io::Write;

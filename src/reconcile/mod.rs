@@ -16,9 +16,10 @@ use tokio::time::{sleep, timeout};
 use crate::domain::declaration::Declaration;
 use crate::domain::ids::SubscriptionId;
 use crate::domain::plan::{Action, Key, plan};
-use crate::domain::shutdown::Phase;
+use crate::domain::shutdown::{CONSUMER_BUDGET, Phase};
 use crate::domain::status::SubscriptionStatus;
-use crate::pipeline::{self, Context, Subscription};
+use crate::domain::subscription::Subscription;
+use crate::pipeline::{self, Context};
 use crate::ports::{Broker, Consumer, Declarations, Declared, Runs};
 use crate::store::StoreError;
 use crate::telemetry::events;
@@ -141,8 +142,12 @@ where
         self.context.store.set_subscription_status(id, error, Some(reason), None, now_ms).await;
     }
 
-    /// Every worker leaves by itself once the stop is asked for; a panic of one is reported by the panic hook.
+    /// Every worker leaves by itself once the stop is asked for, within its bounds; a panic of one is reported by the panic
+    /// hook. One that does not leave is cut off.
     async fn leave(mut self) {
-        while self.workers.join_next().await.is_some() {}
+        let all_left = async { while self.workers.join_next().await.is_some() {} };
+        if timeout(CONSUMER_BUDGET, all_left).await.is_err() {
+            self.workers.shutdown().await;
+        }
     }
 }

@@ -143,6 +143,14 @@ impl Store {
         .await
     }
 
+    /// Takes back a number whose channel never came to be. It is not given out again.
+    pub async fn discard_epoch(&self, epoch: Epoch) {
+        self.tell("to take back a channel", move |connection| {
+            connection.prepare_cached("DELETE FROM epochs WHERE id = ?1")?.execute([epoch.0]).map(drop)
+        })
+        .await;
+    }
+
     /// Ends the life of a channel.
     pub async fn end_epoch(&self, epoch: Epoch, now_ms: i64) {
         self.tell("to end a channel", move |connection| {
@@ -259,10 +267,11 @@ fn take_next_number(connection: &Connection, row: RowId, now_ms: i64) -> rusqlit
         })
         .optional()?;
     let (conn_id, queue, target, kind, key) = found.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-    let n: u32 = connection
-        .prepare_cached("SELECT max(n) + 1 FROM ledger WHERE conn_id = ?1 AND queue = ?2 AND target = ?3 AND key = ?4")?
+    let highest: u32 = connection
+        .prepare_cached("SELECT max(n) FROM ledger WHERE conn_id = ?1 AND queue = ?2 AND target = ?3 AND key = ?4")?
         .query_row(params![conn_id, queue, target, key], |sql| sql.get(0))?;
     let kind = KeyKind::from_code(&kind).expect("held by a CHECK");
+    let n = rules::number_after_clash(highest, kind, now_ms);
     let run_id = run_id(&QueueName::new(queue), &DeliveryKey::new(kind, key), n);
     let sql = "UPDATE ledger SET n = ?2, run_id = ?3, state = 'sent', updated_at_ms = max(?4, updated_at_ms + 1) \
                WHERE id = ?1";

@@ -13,12 +13,13 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::sys::statfs;
+use nix::sys::statfs::{self, FsType};
 use rusqlite::{Connection, ErrorCode};
 
 use super::schema::{MIGRATIONS, current_version};
 use super::thread::Closed;
 use super::{Store, StoreError};
+use crate::telemetry::events;
 
 /// The state file's name within its directory.
 pub const FILE_NAME: &str = "state.db";
@@ -48,7 +49,7 @@ pub fn open(dir: &Path, now_ms: i64) -> Result<(Store, Closed, Opened), StoreErr
     Ok((store, closed, opened))
 }
 
-/// As [`open`], but without a thread: see [`Store::inline`].
+/// As [`open`], but without a thread: see `Store::inline`.
 ///
 /// # Errors
 /// As [`open`].
@@ -65,7 +66,7 @@ fn open_connection(dir: &Path, now_ms: i64) -> Result<(Connection, Opened), Stor
         Err(Trouble::Broken(error)) => {
             let aside = move_aside(&path, now_ms).map_err(|error| failed(error.into()))?;
             tracing::error!(
-                event = crate::telemetry::events::STORE_MOVED_ASIDE,
+                event = events::STORE_MOVED_ASIDE,
                 "the state file {} is broken ({error}); it was moved to {} and a new one begun: messages without an id \
                  that were under way may start a second run",
                 path.display(),
@@ -152,23 +153,24 @@ pub fn make_dir(dir: &Path) -> std::io::Result<()> {
 ///
 /// Source: statfs(2), magic numbers of Linux 6.1.
 fn check_file_system(dir: &Path) -> Result<bool, StoreError> {
-    const NETWORK: &[(i64, &str)] = &[
-        (0x6969, "nfs"),
-        (0xff53_4d42, "cifs"),
-        (0xfe53_4d42, "smb2"),
-        (0x517b, "smb"),
-        (0x0102_1997, "9p"),
-        (0x00c3_6400, "ceph"),
-        (0x5346_414f, "afs"),
-        (0x7375_7245, "coda"),
-        (0x0bd0_0bd0, "lustre"),
+    // Typed as the C library types them, which differs between glibc and musl.
+    const NETWORK: &[(FsType, &str)] = &[
+        (FsType(0x6969), "nfs"),
+        (FsType(0xff53_4d42), "cifs"),
+        (FsType(0xfe53_4d42), "smb2"),
+        (FsType(0x517b), "smb"),
+        (FsType(0x0102_1997), "9p"),
+        (FsType(0x00c3_6400), "ceph"),
+        (FsType(0x5346_414f), "afs"),
+        (FsType(0x7375_7245), "coda"),
+        (FsType(0x0bd0_0bd0), "lustre"),
     ];
-    const OVERLAY: i64 = 0x794c_7630;
+    const OVERLAY: FsType = FsType(0x794c_7630);
     let Ok(stat) = statfs::statfs(dir) else { return Ok(false) };
-    let magic = stat.filesystem_type().0 as i64;
-    match NETWORK.iter().find(|(number, _)| *number == magic) {
+    let found = stat.filesystem_type();
+    match NETWORK.iter().find(|(kind, _)| *kind == found) {
         Some((_, kind)) => Err(StoreError::NetworkFileSystem { path: dir.to_owned(), kind }),
-        None => Ok(magic == OVERLAY),
+        None => Ok(found == OVERLAY),
     }
 }
 

@@ -7,6 +7,7 @@ use rusqlite::{Connection, ffi};
 use tokio::sync::{mpsc, oneshot};
 
 use super::StoreError;
+use crate::telemetry::events;
 
 /// Commands that may wait for the thread. In-flight deliveries are bounded by the windows of their consumers and each has
 /// one or two commands under way, so this is never reached while the disk answers.
@@ -83,7 +84,7 @@ impl Store {
     ) {
         let log_failure = move |result: rusqlite::Result<()>| {
             if let Err(error) = result {
-                tracing::warn!(event = crate::telemetry::events::STORE_WRITE_FAILED, %error, "the state file refused {what}: {error}");
+                tracing::warn!(event = events::STORE_WRITE_FAILED, %error, "the state file refused {what}: {error}");
             }
         };
         // A closed store means that the process is stopping: what is not written down is found again at the broker.
@@ -114,10 +115,10 @@ fn to_error((error, text): Failure) -> rusqlite::Error {
 }
 
 fn to_failure(error: &rusqlite::Error) -> Failure {
-    match error {
-        rusqlite::Error::SqliteFailure(code, text) => (*code, text.clone()),
-        other => (ffi::Error::new(ffi::SQLITE_ERROR), Some(other.to_string())),
+    if let rusqlite::Error::SqliteFailure(code, text) = error {
+        return (*code, text.clone());
     }
+    (ffi::Error::new(ffi::SQLITE_ERROR), Some(error.to_string()))
 }
 
 /// One command's failure must not take the others of its batch with it.

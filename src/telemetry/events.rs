@@ -1,16 +1,17 @@
 //! The names of all log events: `noun.past-verb`, stable, one constant each. `docs/log-lines.md` holds the same list, with
 //! the line and its meaning; `tests/process` compares the two.
 //!
-//! Use: `tracing::info!(event = events::LOOP_STOPPED, "…")`. A name is never changed without a changelog entry.
+//! Use: `tracing::info!(event = events::LOOP_STOPPED, "…")`. A name is never changed without a changelog entry. All of them
+//! stand here, also those that one adapter alone writes, so that a person who reads a log finds every name in one place.
 
 use crate::config::log::LogLevel;
 
 macro_rules! events {
-    ($($(#[$doc:meta])* $name:ident = $text:literal @ $level:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $text:literal @ $($level:ident)|+;)*) => {
         $($(#[$doc])* pub const $name: &str = $text;)*
 
-        /// Every event with the level it is logged at.
-        pub const ALL: &[(&str, LogLevel)] = &[$(($text, LogLevel::$level)),*];
+        /// Every event with the levels it is logged at, the mildest first.
+        pub const ALL: &[(&str, &[LogLevel])] = &[$(($text, &[$(LogLevel::$level),+])),*];
     };
 }
 
@@ -58,10 +59,23 @@ events! {
     /// ERROR: a thread or task panicked; the message and the place are in the line.
     THREAD_PANICKED = "thread.panicked" @ Error;
 
+    /// INFO: a connection to RabbitMQ was opened.
+    BROKER_CONNECTED = "broker.connected" @ Info;
+    /// WARNING: a connection's settings are doubtful. Said once for each change.
+    CONNECTION_DOUBTED = "connection.doubted" @ Warn;
+    /// WARNING: the configuration file or Airflow could not be read; what was known before is used.
+    CONNECTION_KEPT = "connection.kept" @ Warn;
+    /// INFO: Airflow's version was found, or found changed.
+    AIRFLOW_VERSION_FOUND = "airflow.version_found" @ Info;
+    /// DEBUG: a login gave us a new token or session, or the user and password go with every call.
+    AIRFLOW_LOGGED_IN = "airflow.logged_in" @ Debug;
+    /// INFO: the session cookie is not accepted and Basic is; every call then costs Airflow a password hash.
+    AIRFLOW_BASIC_CHOSEN = "airflow.basic_chosen" @ Info;
+
     /// INFO: the broker has confirmed a consumer.
     CONSUMER_ATTACHED = "consumer.attached" @ Info;
     /// WARNING, or ERROR where somebody has to act: a consumer could not be attached, or was lost. Once for each new text.
-    CONSUMER_FAILED = "consumer.failed" @ Error;
+    CONSUMER_FAILED = "consumer.failed" @ Warn | Error;
     /// WARNING: deliveries are held because their target cannot be started. Once for each new reason.
     DELIVERY_HELD = "delivery.held" @ Warn;
     /// INFO: the target of held deliveries is started again.
@@ -76,6 +90,8 @@ events! {
     MESSAGE_REFUSED = "message.refused" @ Warn;
     /// WARNING: two messages of different contents share a message id.
     ID_COLLISION = "message.id_collision" @ Warn;
+    /// ERROR: a delivery was to be settled a second time, a defect of this program; nothing was sent.
+    DELIVERY_SETTLED_TWICE = "delivery.settled_twice" @ Error;
     /// ERROR: a delivery met a defect of this program; it was given back.
     DELIVERY_PANICKED = "delivery.panicked" @ Error;
     /// ERROR: the DAG folder could not be read; what runs keeps running.

@@ -4,7 +4,7 @@
 //! of the spans around it, innermost first. JSON is one object a line with the same names.
 //!
 //! Events of other crates (targets outside `rmq_watcher`) are written from WARNING on whatever the level: the debug lines of
-//! AMQP, HTTP and TLS crates hold bodies and credentials. A line that would be too long is cut visibly; a JSON line stays valid
+//! HTTP and TLS crates hold bodies and credentials. Those of the AMQP library are not written at all. A line that would be too long is cut visibly; a JSON line stays valid
 //! JSON and loses its fields before its message.
 
 use std::time::Duration;

@@ -189,7 +189,7 @@ fn no_secret_reaches_the_log_or_an_answer() {
             }
         }
         let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-        assert!(logged.contains("airflow.version-found") && logged.contains("airflow.basic-chosen"), "{logged}");
+        assert!(logged.contains("airflow.version_found") && logged.contains("airflow.basic_chosen"), "{logged}");
         // The password as it is, and within Basic ("u:pl4nted-password").
         for secret in ["pl4nted", "dTpwbDRudGVk", "session=s1"] {
             assert!(!logged.contains(secret) && !said.contains(secret), "{secret}: {logged} {said}");

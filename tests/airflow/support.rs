@@ -97,6 +97,7 @@ pub(crate) fn on_both(test: impl AsyncFn(Real)) {
 }
 
 /// A run id that no other test, and no earlier run of this one, has used.
+#[expect(clippy::disallowed_methods, reason = "a shared Airflow keeps runs from one round to the next")]
 pub(crate) fn fresh(what: &str) -> RunId {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();

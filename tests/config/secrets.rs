@@ -127,6 +127,7 @@ fn no_load_shows_a_secret_of_the_environment_or_of_airflow() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of values")]
 fn no_reading_of_a_connection_shows_a_secret() {
     let values = [
         "amqp://u:{}@h/v",

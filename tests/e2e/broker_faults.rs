@@ -27,7 +27,8 @@ impl Bench {
         let mut watcher = setup.start();
         watcher.announce("consumer.failed").announce("connection.doubted");
         wait_status(&setup.state_dir(), &[&["error: "], parts].concat());
-        let attempts = || crate::waits::sql(&setup.state_dir(), "SELECT count(*) FROM epochs");
+        let attempts =
+            || crate::waits::sql(&setup.state_dir(), "SELECT seq FROM sqlite_sequence WHERE name = 'epochs'");
         let first: u32 = attempts().parse().unwrap();
         let again = || attempts().parse::<u32>().is_ok_and(|now| now > first);
         crate::support::eventually(LATER, "another attempt", again);

@@ -58,6 +58,11 @@ impl FakeBroker {
         self.0.state.borrow_mut().attach_faults.push_back(BrokerFault { kind, text: text.to_owned() });
     }
 
+    /// What waits was in somebody's window before.
+    pub(crate) fn mark_redelivered(&self) {
+        self.0.state.borrow_mut().ready.iter_mut().for_each(|message| message.redelivered = true);
+    }
+
     /// The connection dies: what was unsettled comes back.
     pub(crate) fn drop_channel(&self) {
         let mut state = self.0.state.borrow_mut();

@@ -123,6 +123,41 @@ fn a_run_of_another_broker_under_the_same_id_is_not_ours() {
     });
 }
 
+/// With the next one: what `docs/operations.md` says may be deleted by hand.
+#[test]
+fn a_deleted_row_of_a_message_with_an_id_costs_no_second_run() {
+    run(async {
+        let world = World::new();
+        for _ in 0..2 {
+            world.start();
+            world.broker.publish(Some("m1"), "x");
+            world.until_drained().await;
+            world.until("settled", |w| w.sql("SELECT count(*) FROM ledger WHERE state = 'settled'") == "1").await;
+            world.stop().await;
+            world.execute("DELETE FROM ledger WHERE state = 'settled'");
+        }
+        assert_eq!((world.airflow.triggers().len(), world.airflow.run_ids().len()), (2, 1));
+    });
+}
+
+#[test]
+fn equal_messages_after_a_lost_state_file_are_started_all_the_same() {
+    run(async {
+        let world = World::new();
+        world.start();
+        (0..3).for_each(|_| world.broker.publish(None, "x"));
+        world.until_drained().await;
+        world.stop().await;
+        world.execute("DELETE FROM ledger");
+        (0..3).for_each(|_| world.broker.publish(None, "x"));
+        world.broker.mark_redelivered();
+        world.start();
+        world.until_drained().await;
+        assert_eq!(world.airflow.run_ids().len(), 6);
+        assert!(world.airflow.triggers().len() <= 3 + 3 * 3, "{:?}", world.airflow.triggers());
+    });
+}
+
 #[test]
 fn a_state_file_that_is_full_stops_only_messages_without_an_id() {
     run(async {

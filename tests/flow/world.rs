@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use rmq_watcher::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
 use rmq_watcher::domain::shutdown::Phase;
-use rmq_watcher::pipeline::{self, Context, Identity, Limits, Subscription};
+use rmq_watcher::domain::subscription::Subscription;
+use rmq_watcher::pipeline::{self, Context, Identity, Limits};
 use rmq_watcher::store::open::open_inline;
 use rusqlite::OptionalExtension as _;
 use tokio::sync::watch;
@@ -108,7 +109,7 @@ impl World {
             rusqlite::types::Value::Text(text) => text,
             rusqlite::types::Value::Integer(number) => number.to_string(),
             rusqlite::types::Value::Null => "NULL".to_owned(),
-            other => format!("{other:?}"),
+            other @ (rusqlite::types::Value::Real(_) | rusqlite::types::Value::Blob(_)) => format!("{other:?}"),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use rmq_watcher::config::log::LogLevel;
 use rmq_watcher::process::exit;
 use rmq_watcher::telemetry::{events, line};
 
@@ -26,9 +27,20 @@ fn log_lines_page_lists_exactly_the_events_with_their_levels() {
         .filter(|cells| cells.len() == 4 && cells[2].starts_with('`'))
         .map(|cells| (cells[2].trim_matches('`').to_owned(), cells[1].clone()))
         .collect();
+    let words =
+        |levels: &[LogLevel]| levels.iter().map(|level| line::level_word(*level)).collect::<Vec<_>>().join(" or ");
     let in_code: BTreeSet<(String, String)> =
-        events::ALL.iter().map(|(name, level)| ((*name).to_owned(), line::level_word(*level).to_owned())).collect();
+        events::ALL.iter().map(|(name, levels)| ((*name).to_owned(), words(levels))).collect();
     assert_eq!(documented, in_code);
+}
+
+#[test]
+fn operations_page_says_what_to_do_about_every_error() {
+    let text = document("docs/operations.md");
+    let errors = events::ALL.iter().filter(|(_, levels)| levels.contains(&LogLevel::Error));
+    for (name, _) in errors {
+        assert!(rows(&text).iter().any(|cells| cells[0].contains(&format!("`{name}`"))), "{name}");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod harness;
 
 mod container;
 mod docs;
+mod event_names;
 mod idle;
 mod inherited;
 mod kernel;

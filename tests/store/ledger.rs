@@ -130,9 +130,11 @@ fn the_next_number_is_fixed_before_it_is_asked_for() {
         let epoch = ledger.epoch().await;
         let first = ledger.bind(KeyKind::Fingerprint, epoch, false).await;
         ledger.bind(KeyKind::Fingerprint, epoch, false).await;
-        let id = ledger.store.take_next_number(first.row, 2_000).await.unwrap();
-        assert_eq!(id.as_str(), "rmq__q__k_3");
-        assert_eq!(ledger.column("run_id"), ["rmq__q__k_2", "rmq__q__k_3"]);
+        let id = ledger.store.take_next_number(first.row, 1_700_000_000_000).await.unwrap();
+        assert_eq!(id.as_str(), "rmq__q__k_1700000000");
+        assert_eq!(ledger.column("run_id"), ["rmq__q__k_2", "rmq__q__k_1700000000"]);
+        let next = ledger.bind(KeyKind::Fingerprint, epoch, false).await;
+        assert_eq!(next.run_id.as_str(), "rmq__q__k_1700000001", "counting goes on from there");
     });
 }
 

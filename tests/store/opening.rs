@@ -96,7 +96,7 @@ fn a_directory_that_cannot_be_made_is_an_error_that_names_it() {
 #[test]
 fn the_lock_has_one_holder_who_can_be_named() {
     let dir = tempfile::tempdir().unwrap();
-    let held = try_lock(dir.path()).unwrap().ok().expect("it is free");
+    let held = try_lock(dir.path()).unwrap().unwrap_or_else(|holder| panic!("taken by {holder:?}"));
     let holder = try_lock(dir.path()).unwrap().err().expect("it is taken");
     assert_eq!(holder.pid, Some(i32::try_from(std::process::id()).unwrap()));
     assert_eq!(holder.state, "running");

@@ -1,4 +1,4 @@
-//! Docs that point somewhere: every link and every named document is there.
+//! Docs that point somewhere: every link, every named document and every named test is there.
 
 use std::collections::BTreeSet;
 
@@ -64,6 +64,52 @@ fn dangling(texts: &[Text], there: &BTreeSet<String>) -> Vec<String> {
         }
     }
     found
+}
+
+/// Names of tests: words in back quotes of small letters, digits and at least four underscores.
+fn named_tests(line: &str) -> impl Iterator<Item = &str> {
+    let is_test = |word: &&str| {
+        let plain = word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        plain && word.matches('_').count() >= 4
+    };
+    line.split('`').skip(1).step_by(2).filter(is_test)
+}
+
+/// Tests that a document names and that are not among `functions`.
+fn missing_tests(texts: &[Text], functions: &BTreeSet<String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for text in texts {
+        for (line, content) in text.numbered() {
+            for name in named_tests(content).filter(|name| !functions.contains(*name)) {
+                found.push(text.at(line, &format!("names the test {name}, which is not there")));
+            }
+        }
+    }
+    found
+}
+
+/// The names of all functions, as far as they stand behind `fn ` at their line's beginning.
+fn functions(texts: &[Text]) -> BTreeSet<String> {
+    let lines = texts.iter().flat_map(|text| text.text.lines());
+    let named = lines.filter_map(|line| line.trim_start().trim_start_matches("async ").strip_prefix("fn "));
+    named.filter_map(|rest| rest.split(['(', '<']).next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn tests_that_documents_name_are_there() {
+    let code = files(|path| path.ends_with(".rs") && (path.starts_with("src/") || path.starts_with("tests/")));
+    let pages = files(|path| path.ends_with(".md") && !path.starts_with("tests/"));
+    none(&missing_tests(&pages, &functions(&code)));
+}
+
+#[test]
+fn named_test_that_is_gone_is_found() {
+    let there = functions(&[Text::new(
+        "tests/a.rs",
+        "#[test]\nfn a_b_c_d_is_so() {\n    async fn a_b_c_d_is_async(x: u8) {}\n",
+    )]);
+    none(&missing_tests(&[Text::new("docs/a.md", "`a_b_c_d_is_so`, `a_b_c_d_is_async`, `max_in_flight`")], &there));
+    assert_eq!(missing_tests(&[Text::new("docs/a.md", "held by `a_b_c_d_is_gone`")], &there).len(), 1);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Who may use whom: the layer table of `docs/architecture.md`.
 
 use crate::none;
-use crate::repository::{Text, sources};
+use crate::repository::{Text, files, sources};
 
 /// Modules of the library and of the binaries, and the modules each may name. Adapters never see each other.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -105,6 +105,24 @@ fn breaches(files: &[Text]) -> Vec<String> {
 #[test]
 fn modules_use_only_what_the_layer_table_allows() {
     none(&breaches(&sources()));
+}
+
+#[test]
+fn architecture_page_has_this_table() {
+    let page = files(|path| path == "docs/architecture.md").remove(0);
+    let (_, table) = page.text.split_once("| module | holds | may use |").expect("the page has a layer table");
+    let ticked = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let documented: Vec<_> = rows
+        .map(|row| {
+            let cells: Vec<_> = row.trim_matches('|').split(" | ").collect();
+            (ticked(cells[0]).concat(), ticked(cells[2]))
+        })
+        .collect();
+    let held = MAY_USE.iter().map(|(module, others)| {
+        ((*module).to_owned(), others.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+    });
+    assert_eq!(documented, held.collect::<Vec<_>>());
 }
 
 #[test]

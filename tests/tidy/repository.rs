@@ -74,10 +74,10 @@ pub(crate) fn files(wanted: impl Fn(&str) -> bool) -> Vec<Text> {
                 continue;
             }
             let name = path.strip_prefix(&top).unwrap().to_str().unwrap().to_owned();
-            if wanted(&name) {
-                if let Ok(text) = std::fs::read_to_string(&path) {
-                    found.push(Text { path: name, text });
-                }
+            if wanted(&name)
+                && let Ok(text) = std::fs::read_to_string(&path)
+            {
+                found.push(Text { path: name, text });
             }
         }
     }

@@ -14,10 +14,10 @@ use tracing::debug;
 use super::password::FormLogin;
 use super::{Auth, Held, Kind, Pass, jwt, password, secret_files};
 use crate::airflow::error::Blocked;
-use crate::airflow::events;
 use crate::airflow::http::Http;
 use crate::config::airflow::{Credentials, PasswordSource};
 use crate::domain::outcome::Dialect;
+use crate::telemetry::events;
 
 /// How long user and password go with every call after the login form had too many logins. 2.11 counts over 40 s.
 const FORM_AGAIN: Duration = Duration::from_secs(45);
@@ -41,7 +41,7 @@ impl Auth {
             Ok(pass) => {
                 self.failed.replace(None);
                 debug!(
-                    event = events::LOGGED_IN,
+                    event = events::AIRFLOW_LOGGED_IN,
                     airflow.url = http.base(),
                     credential = ?pass.kind,
                     "have a credential for Airflow"
@@ -102,14 +102,17 @@ impl Auth {
                     Ok(self.hold(pass, None))
                 }
                 FormLogin::NoForm(reason) => {
-                    debug!(event = events::LOGGED_IN, reason, "no login form, user and password go with every call");
+                    debug!(
+                        event = events::AIRFLOW_LOGGED_IN,
+                        reason, "no login form, user and password go with every call"
+                    );
                     let pass = self.basic_pass(dialect, username, source).await?;
                     Ok(self.hold(pass, None))
                 }
                 FormLogin::TooMany(retry_after) => {
                     let wait = retry_after.unwrap_or(FORM_AGAIN);
                     debug!(
-                        event = events::LOGGED_IN,
+                        event = events::AIRFLOW_LOGGED_IN,
                         wait_s = wait.as_secs(),
                         "too many logins at Airflow's form, user and password go with every call for a while"
                     );

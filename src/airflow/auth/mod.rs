@@ -23,10 +23,10 @@ use tracing::info;
 use self::pace::Pace;
 use self::secret_files::Stamp;
 use super::error::Blocked;
-use super::events;
 use super::http::Http;
 use crate::config::airflow::Credentials;
 use crate::domain::outcome::Dialect;
+use crate::telemetry::events;
 
 /// Bound of one request of a login, if the general bound is not less.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -230,7 +230,7 @@ impl Auth {
         self.pace.borrow_mut().accepted();
         if pass.is_trial && !self.basic.replace(true) {
             info!(
-                event = events::BASIC_CHOSEN,
+                event = events::AIRFLOW_BASIC_CHOSEN,
                 airflow.url = http.base(),
                 "Airflow at {} does not accept the login's session, so every call sends user and password",
                 http.base(),

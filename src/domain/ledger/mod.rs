@@ -229,6 +229,18 @@ pub enum Owner {
     Other,
 }
 
+/// The number that a row takes when its run id belongs to another message, given the highest of its key.
+///
+/// A fingerprint whose runs this ledger does not know of (its file was lost, or another watcher counts too) may have had
+/// thousands: it goes on from the time in seconds, which is above all of them, instead of asking for each in turn.
+pub fn number_after_clash(highest: u32, key_kind: KeyKind, now_ms: i64) -> u32 {
+    let next = highest.saturating_add(1);
+    match key_kind {
+        KeyKind::MessageId => next,
+        KeyKind::Fingerprint => next.max(u32::try_from(now_ms / 1_000).unwrap_or(next)),
+    }
+}
+
 /// What is known when Airflow holds a run under our run id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clash {
@@ -268,6 +280,12 @@ pub fn owner(clash: Clash) -> Owner {
     }
 }
 
+/// A redelivery without a row was never asked for by this watcher as far as it knows. Under a message id the run is its
+/// own all the same; a fingerprint may have twins, so it takes the next number: a double rather than a loss.
 fn by_history(clash: Clash) -> Owner {
-    if clash.sent_before || clash.redelivered { Owner::Ours } else { Owner::Other }
+    let is_known = match clash.key_kind {
+        KeyKind::MessageId => clash.sent_before || clash.redelivered,
+        KeyKind::Fingerprint => clash.sent_before,
+    };
+    if is_known { Owner::Ours } else { Owner::Other }
 }

@@ -129,13 +129,23 @@ fn ownership_of_a_run_that_is_already_there() {
         (true, true, MessageId, Different, Owner::Other),
         (false, false, Fingerprint, Same, Owner::Other),
         (true, false, Fingerprint, Same, Owner::Ours),
-        (false, true, Fingerprint, Same, Owner::Ours),
+        (false, true, Fingerprint, Same, Owner::Other),
+        (true, true, Fingerprint, Same, Owner::Ours),
+        (false, true, Fingerprint, Silent, Owner::Other),
         (true, true, Fingerprint, Different, Owner::Other),
         (false, false, Fingerprint, Silent, Owner::Other),
     ] {
         let clash = Clash { sent_before, redelivered, key_kind, conf };
         assert_eq!(owner(clash), want, "{clash:?}");
     }
+}
+
+#[test]
+fn a_fingerprint_that_others_counted_goes_on_from_the_time() {
+    assert_eq!(number_after_clash(1, KeyKind::MessageId, 1_700_000_000_999), 2);
+    assert_eq!(number_after_clash(1, KeyKind::Fingerprint, 1_700_000_000_999), 1_700_000_000);
+    assert_eq!(number_after_clash(1_700_000_000, KeyKind::Fingerprint, 1_700_000_000_999), 1_700_000_001);
+    assert_eq!(number_after_clash(7, KeyKind::Fingerprint, -1), 8, "a clock before 1970");
 }
 
 #[test]

@@ -80,19 +80,20 @@ fn layer_writes_span_fields_after_the_event_s_own() {
 }
 
 #[test]
-fn layer_writes_other_crates_from_warning_on() {
+fn layer_writes_other_crates_from_warning_on_and_the_amqp_library_never() {
     let (layer, out) = layer_into_memory(LogLevel::Trace);
     tracing::subscriber::with_default(layer, || {
         tracing::trace!(target: "rmq_watcher::broker", "ours");
-        tracing::info!(target: "lapin::channel", "password in a frame");
+        tracing::info!(target: "hyper::proto", "password in a header");
         tracing::info!(target: "rmq_watcher_plugin", "somebody else");
-        tracing::warn!(target: "lapin::channel", "trouble");
+        tracing::error!(target: "lapin::channel", "said by us in better words");
+        tracing::warn!(target: "hyper::proto", "trouble");
     });
     let text = out();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2, "{text}");
     assert!(lines[0].ends_with("{rmq-watcher} TRACE - ours"), "{text}");
-    assert!(lines[1].ends_with("{lapin::channel} WARNING - trouble"), "{text}");
+    assert!(lines[1].ends_with("{hyper::proto} WARNING - trouble"), "{text}");
 }
 
 /// A subscriber whose lines stay in the queue of a handle without a writer thread, and a way to read them.
