@@ -103,7 +103,7 @@ impl Store {
         match &self.route {
             Route::Thread(jobs) => jobs.send(job).await.map_err(|_| StoreError::Closed),
             Route::Inline(connection) => {
-                run_batch(&connection.lock().unwrap_or_else(PoisonError::into_inner), &mut vec![job]);
+                run_batch(&connection.lock().unwrap_or_else(PoisonError::into_inner), &mut vec![job], || None);
                 Ok(())
             }
         }
@@ -136,14 +136,18 @@ fn in_savepoint<T>(
 fn serve(connection: &Connection, mut waiting: mpsc::Receiver<Job>) {
     let mut batch = Vec::with_capacity(BATCH_LEN);
     while waiting.blocking_recv_many(&mut batch, BATCH_LEN) > 0 {
-        run_batch(connection, &mut batch);
+        run_batch(connection, &mut batch, || waiting.try_recv().ok());
     }
 }
 
-fn run_batch(connection: &Connection, batch: &mut Vec<Job>) {
+/// One transaction for the commands of the batch and for those that come while it runs: a delivery's outcome and its verb
+/// are handed over one right after the other, and would else be two commits.
+fn run_batch(connection: &Connection, batch: &mut Vec<Job>, mut late: impl FnMut() -> Option<Job>) {
     let begun = connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| to_failure(&error));
     let answers: Vec<Answer> = batch
         .drain(..)
+        .chain(std::iter::from_fn(&mut late))
+        .take(BATCH_LEN)
         .map(|job| match &begun {
             Ok(()) => job(Ok(connection)),
             Err(failure) => job(Err(failure.clone())),

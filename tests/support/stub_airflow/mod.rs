@@ -11,7 +11,7 @@ mod wire;
 use std::io::BufReader;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use state::State;
 pub use state::{Seen, StubDag, StubRun};
@@ -314,7 +314,7 @@ fn talk(mut stream: TcpStream, shared: &Shared) {
 
 /// Answers one request as scripted; whether the connection goes on.
 fn answer(request: &Request, stream: &mut TcpStream, shared: &Shared) -> bool {
-    let what = dialect::what(request);
+    let (at, what) = (Instant::now(), dialect::what(request));
     let mut state = shared.state.lock().unwrap();
     if state.down || state.ended {
         return false;
@@ -331,7 +331,7 @@ fn answer(request: &Request, stream: &mut TcpStream, shared: &Shared) -> bool {
         None | Some(Fault::Answer(_) | Fault::Late(_)) => reply.as_ref().map(|reply| reply.status),
         Some(Fault::Drop | Fault::Silent | Fault::DropAfterDone | Fault::HalfAnswer) => None,
     };
-    state.seen.push(Seen { what, method: request.method.clone(), path: request.path.clone(), status });
+    state.seen.push(Seen { at, what, method: request.method.clone(), path: request.path.clone(), status });
     drop(state);
     match (fault, reply) {
         (None | Some(Fault::Answer(_)), Some(reply)) => reply.write(stream),

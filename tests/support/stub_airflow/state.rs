@@ -1,6 +1,7 @@
 //! What the stand-in knows: DAGs, runs, logins, the faults to come and the requests that came.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -33,6 +34,8 @@ pub struct StubRun {
 /// A request that was read.
 #[derive(Clone, Debug)]
 pub struct Seen {
+    /// When it had been read.
+    pub at: Instant,
     /// What it asked for.
     pub what: What,
     /// `GET`, `POST`, …
