@@ -92,6 +92,11 @@ impl<S: Settler> Held<S> {
         Self { channel, tag, deadline: Instant::now() + ack_deadline }
     }
 
+    /// Whether its channel lives.
+    pub(super) fn can_be_settled(&self) -> bool {
+        !*self.channel.ended.borrow()
+    }
+
     /// Sends the verb; a `row` is remembered until the broker has confirmed it.
     pub(super) async fn settle(self, verb: Verb, row: Option<RowId>) -> Settled {
         let settled = self.channel.settler.settle(self.tag, verb).await;

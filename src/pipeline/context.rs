@@ -44,11 +44,11 @@ pub enum Arrow {
     Received,
     /// Its intent is in the state file.
     Recorded,
-    /// The target answered; the outcome is not recorded.
+    /// The target answered.
     Answered,
-    /// The outcome was handed to the state file; the broker was not told.
+    /// The outcome is known; neither the state file nor the broker was told.
     Decided,
-    /// The verb was sent; the broker has not confirmed it.
+    /// The outcome was handed to the state file and the verb was sent; the broker has not confirmed it.
     VerbSent,
     /// The broker has confirmed; the state file was told.
     Settled,

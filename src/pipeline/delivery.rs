@@ -266,27 +266,27 @@ impl<R: Runs, S: Settler> Task<R, S> {
     /// Records the outcome, then tells the broker. What is refused is kept first, for want of a dead-letter exchange.
     async fn settle(&mut self, flight: &Flight<R, S>, outcome: Outcome, reason: String) -> Result<(), Woken> {
         let is_known = matches!(flight.ledgered.binding, Binding::SettleAgain { .. });
-        match outcome {
-            Outcome::Dlq if !is_known => self.keep_refused(flight, reason).await?,
-            Outcome::Started | Outcome::Duplicate | Outcome::Dropped | Outcome::Dlq if !is_known => {
-                flight.ledgered.decide(&self.desk.context.store, outcome, reason, self.now_ms()).await;
-            }
-            Outcome::Started | Outcome::Duplicate | Outcome::Dropped | Outcome::Dlq => {}
+        if outcome == Outcome::Dlq && !is_known {
+            self.keep_refused(flight, &reason).await?;
         }
         self.desk.context.at(Arrow::Decided);
-        // From here on a redelivery finds the outcome in its row.
+        // A redelivery from here on has a flight of its own, and finds the outcome in the row or the run by its id.
         flight.land();
-        let Some(held) = flight.seat.take() else { return Err(Woken::Lost) };
-        let row = flight.ledgered.row;
-        if let Some(row) = row {
-            self.desk.context.store.verb_sent(row, outcome, self.now_ms()).await;
-        }
-        held.settle(verb(outcome), row).await;
+        let (store, now_ms) = (&self.desk.context.store, self.now_ms());
+        let held = flight.seat.take().filter(Held::can_be_settled);
+        let Some(held) = held else {
+            if !is_known {
+                flight.ledgered.decide(store, outcome, reason, now_ms).await;
+            }
+            return Err(Woken::Lost);
+        };
+        flight.ledgered.send_verb(store, outcome, reason, now_ms).await;
+        held.settle(verb(outcome), flight.ledgered.row).await;
         self.desk.context.at(Arrow::VerbSent);
         Ok(())
     }
 
-    async fn keep_refused(&mut self, flight: &Flight<R, S>, reason: String) -> Result<(), Woken> {
+    async fn keep_refused(&mut self, flight: &Flight<R, S>, reason: &str) -> Result<(), Woken> {
         let Some(row) = flight.ledgered.row else {
             // Nothing is recorded of it, so nothing can be kept: hold it until the state file takes it.
             self.pause(&flight.seat, u32::MAX, Some(self.desk.context.limits.ack_deadline)).await?;
@@ -295,7 +295,7 @@ impl<R: Runs, S: Settler> Task<R, S> {
         let body = self.envelope.body.slice(..self.envelope.body.len().min(KEPT_BODY_BYTES));
         let mut tries = 0;
         loop {
-            let kept = self.desk.context.store.keep_refused(row, reason.clone(), body.to_vec(), self.now_ms()).await;
+            let kept = self.desk.context.store.keep_refused(row, reason.to_owned(), body.to_vec(), self.now_ms()).await;
             let Err(error) = kept else { return Ok(()) };
             self.desk.report.store_refused(&self.desk.context, &error).await;
             tries += 1;

@@ -65,10 +65,17 @@ impl Ledgered {
         Ok(())
     }
 
-    /// Notes the outcome, and that its verb is about to be sent.
+    /// Notes the outcome of a delivery that cannot be settled any more.
     pub(super) async fn decide(&self, store: &Store, outcome: Outcome, reason: String, now_ms: i64) {
         if let Some(row) = self.row {
             store.decide(row, outcome, reason, now_ms).await;
+        }
+    }
+
+    /// Notes the outcome, and that its verb is about to be sent.
+    pub(super) async fn send_verb(&self, store: &Store, outcome: Outcome, reason: String, now_ms: i64) {
+        if let Some(row) = self.row {
+            store.send_verb(row, outcome, reason, now_ms).await;
         }
     }
 }

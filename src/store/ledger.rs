@@ -74,7 +74,7 @@ impl Store {
         self.call("to record a new run id", move |connection| take_next_number(connection, row, now_ms)).await
     }
 
-    /// Notes the outcome. Not waited for: the intent covers a crash.
+    /// Notes the outcome of a delivery that cannot be settled any more. Not waited for: the intent covers a crash.
     pub async fn decide(&self, row: RowId, outcome: Outcome, reason: String, now_ms: i64) {
         self.tell("to record an outcome", move |connection| {
             let sql = "UPDATE ledger SET state = ?2, outcome = ?2, reason = nullif(?3, ''), \
@@ -97,12 +97,14 @@ impl Store {
         .await
     }
 
-    /// Notes that the outcome's verb is about to be sent.
-    pub async fn verb_sent(&self, row: RowId, outcome: Outcome, now_ms: i64) {
+    /// Notes the outcome, and that its verb is about to be sent. Not waited for: the intent covers a crash. A reason that is
+    /// known already stays.
+    pub async fn send_verb(&self, row: RowId, outcome: Outcome, reason: String, now_ms: i64) {
         let state = state_code(State::VerbSent, Some(outcome));
         self.tell("to record a settlement", move |connection| {
-            let sql = "UPDATE ledger SET state = ?2, updated_at_ms = max(?3, updated_at_ms + 1) WHERE id = ?1";
-            connection.prepare_cached(sql)?.execute(params![row.0, state, now_ms]).map(drop)
+            let sql = "UPDATE ledger SET state = ?2, outcome = ?3, reason = coalesce(nullif(?4, ''), reason), \
+                       updated_at_ms = max(?5, updated_at_ms + 1) WHERE id = ?1";
+            connection.prepare_cached(sql)?.execute(params![row.0, state, outcome.code(), reason, now_ms]).map(drop)
         })
         .await;
     }

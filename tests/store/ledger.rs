@@ -78,7 +78,7 @@ fn a_row_goes_through_its_states_and_is_found_in_each() {
         assert_eq!(ledger.column("state"), ["started"]);
         let again = ledger.bind(KeyKind::Fingerprint, ledger.epoch().await, true).await;
         assert_eq!(again.binding, Binding::SettleAgain { n: 1, outcome: Outcome::Started });
-        ledger.store.verb_sent(first.row, Outcome::Started, 3_000).await;
+        ledger.store.send_verb(first.row, Outcome::Started, String::new(), 3_000).await;
         assert_eq!(ledger.column("state"), ["ack_sent"]);
         ledger.store.settled(vec![first.row], 4_000).await;
         assert_eq!(
