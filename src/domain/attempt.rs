@@ -92,7 +92,7 @@ pub enum Input {
 pub struct TargetView {
     /// Five or more different messages were refused in a row without a success between them.
     pub is_failing: bool,
-    /// Others of this target passed and none of the last twenty failed for a server error: this message alone fails.
+    /// At least 95 % of at least twenty others of this target passed lately: this message alone fails.
     pub others_pass: bool,
 }
 
@@ -106,6 +106,10 @@ pub struct Attempt {
     tries: u32,
     server_errors: u32,
     first_server_error_ms: Option<i64>,
+    /// This attempt's own request may be under way still: an absent run proves nothing yet.
+    in_doubt: Option<String>,
+    /// Airflow fails on this message alone: dead-lettered unless a look-up finds the run.
+    suspect: Option<String>,
 }
 
 /// So many server errors over so long make a message suspect (see [`TargetView::others_pass`]).
@@ -124,6 +128,8 @@ impl Attempt {
             tries: 0,
             server_errors: 0,
             first_server_error_ms: None,
+            in_doubt: None,
+            suspect: None,
         }
     }
 
@@ -146,9 +152,10 @@ impl Attempt {
         match answer {
             TriggerAnswer::Created => finish(Outcome::Started, ""),
             TriggerAnswer::Conflict(_) => Command::LookUp,
-            TriggerAnswer::Ambiguous(_) => {
+            TriggerAnswer::Ambiguous(reason) => {
                 self.sent_before = true;
                 self.must_look_up = true;
+                self.in_doubt = Some(reason);
                 Command::LookUp
             }
             TriggerAnswer::Refused(reason) if target.is_failing => self.hold(Trouble::Failing, reason, None),
@@ -156,13 +163,14 @@ impl Attempt {
             TriggerAnswer::TargetFault(reason) => self.hold(Trouble::Target, reason, None),
             TriggerAnswer::AccessFault(reason) => self.hold(Trouble::Access, reason, None),
             TriggerAnswer::Unavailable { reason, retry_after, server_error } => {
-                if server_error && self.is_suspect(target, now_ms) {
-                    return finish(Outcome::Dlq, format!("Airflow failed on this message alone: {reason}"));
-                }
                 if server_error {
                     // A failing server may have created the run before it failed.
                     self.sent_before = true;
                     self.must_look_up = true;
+                    if self.is_suspect(target, now_ms) {
+                        self.suspect = Some(format!("Airflow failed on this message alone: {reason}"));
+                        return Command::LookUp;
+                    }
                 }
                 self.hold(Trouble::Unavailable, reason, retry_after)
             }
@@ -185,7 +193,13 @@ impl Attempt {
             }
             RunLookup::Absent if self.must_look_up => {
                 self.must_look_up = false;
-                Command::Trigger
+                if let Some(reason) = self.suspect.take() {
+                    return finish(Outcome::Dlq, reason);
+                }
+                match self.in_doubt.take() {
+                    Some(reason) => self.hold(Trouble::Unavailable, reason, None),
+                    None => Command::Trigger,
+                }
             }
             // The id was refused as taken, yet there is no such run: two runs of one logical date.
             RunLookup::Absent => {
@@ -276,7 +290,9 @@ mod tests {
         let unknown = Input::LookedUp(RunLookup::Unknown("503".into()), ConfOrigin::Silent);
         assert!(matches!(a.step(unknown, VIEW, 0), Command::Hold(Hold { tries: 1, .. })));
         assert_eq!(a.step(Input::Begin, VIEW, 0), Command::LookUp, "after the hold it looks again");
-        assert_eq!(a.step(Input::LookedUp(RunLookup::Absent, ConfOrigin::Silent), VIEW, 0), Command::Trigger);
+        let absent = Input::LookedUp(RunLookup::Absent, ConfOrigin::Silent);
+        assert!(matches!(a.step(absent, VIEW, 0), Command::Hold(Hold { tries: 2, .. })), "it may be under way still");
+        assert_eq!(a.step(Input::Begin, VIEW, 0), Command::Trigger);
         assert_eq!(answer(&mut a, TriggerAnswer::Conflict(String::new())), Command::LookUp);
         let got = a.step(Input::LookedUp(found(), ConfOrigin::Same), VIEW, 0);
         assert!(matches!(got, Command::Finish { outcome: Outcome::Started, .. }), "ours: it was sent before");
@@ -340,7 +356,14 @@ mod tests {
         }
         assert!(matches!(a.clone().step(unavailable(true), alone, SUSPECT_FOR_MS), Command::Hold(_)), "too soon");
         assert!(matches!(a.clone().step(unavailable(true), VIEW, SUSPECT_FOR_MS + 1), Command::Hold(_)), "all fail");
-        let got = a.step(unavailable(true), alone, SUSPECT_FOR_MS + 1);
+        assert_eq!(
+            a.step(unavailable(true), alone, SUSPECT_FOR_MS + 1),
+            Command::LookUp,
+            "the last try may have worked"
+        );
+        let got = a.clone().step(Input::LookedUp(found(), ConfOrigin::Same), alone, SUSPECT_FOR_MS + 1);
+        assert!(matches!(got, Command::Finish { outcome: Outcome::Started, .. }));
+        let got = a.step(Input::LookedUp(RunLookup::Absent, ConfOrigin::Silent), alone, SUSPECT_FOR_MS + 1);
         assert!(matches!(got, Command::Finish { outcome: Outcome::Dlq, .. }));
     }
 

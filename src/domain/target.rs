@@ -18,7 +18,7 @@ pub struct TargetHistory {
 }
 
 impl TargetHistory {
-    /// A run was created or found: the target works.
+    /// A run was created: the target works.
     pub fn passed(&mut self, key: &str) {
         self.refused.clear();
         self.remember(key, true);

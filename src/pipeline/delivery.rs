@@ -16,7 +16,7 @@ use super::report::Report;
 use crate::domain::attempt::{Attempt, Command, Hold, Input, conf_origin};
 use crate::domain::conf;
 use crate::domain::envelope::Envelope;
-use crate::domain::key::DeliveryKey;
+use crate::domain::key::{DeliveryKey, KeyKind};
 use crate::domain::ledger::{Binding, ConfOrigin, Outcome};
 use crate::domain::outcome::{RunLookup, TriggerAnswer};
 use crate::domain::payload::immediate_conf;
@@ -48,7 +48,10 @@ pub(super) async fn handle<R: Runs, S: Settler>(desk: Rc<Desk<R, S>>, envelope: 
     let mut task = Task { desk, envelope, key, phase, noted, tried: false };
     let Some(mut flight) = task.record_intent(held).await else { return };
     let ended = match task.start(&mut flight).await {
-        Ok((outcome, reason)) => task.settle(&flight, outcome, reason).await,
+        Ok((outcome, reason)) => {
+            flight.permit = None;
+            task.settle(&flight, outcome, reason).await
+        }
         Err(woken) => Err(woken),
     };
     if ended == Err(Woken::Deadline) {
@@ -100,12 +103,14 @@ impl<R: Runs, S: Settler> Task<R, S> {
     async fn record_intent(&mut self, held: Held<S>) -> Option<Flight<R, S>> {
         self.desk.context.at(Arrow::Received);
         let seat = Seat::new(held);
-        let permit = Arc::clone(&self.desk.context.requests).try_acquire_owned().ok();
+        let mut permit = Arc::clone(&self.desk.context.requests).try_acquire_owned().ok();
         let mut tries = 0;
         let ledgered = loop {
             match self.bind(permit.is_some()).await {
                 Ok(ledgered) => break ledgered,
                 Err(error) => {
+                    // Others may need the place meanwhile.
+                    permit = None;
                     self.desk.report.store_refused(&self.desk.context, &error).await;
                     tries += 1;
                     self.pause(&seat, tries, None).await.ok()?;
@@ -113,7 +118,7 @@ impl<R: Runs, S: Settler> Task<R, S> {
             }
         };
         if let Binding::New { id_collision: true, .. } = ledgered.binding {
-            self.desk.report.id_collision(&ledgered.run_id);
+            self.desk.report.id_collision(&ledgered.run_id, self.now_ms());
         }
         self.noted.set(ledgered.row);
         let seat = match ledgered.row {
@@ -159,8 +164,7 @@ impl<R: Runs, S: Settler> Task<R, S> {
         let answer = match conf::validate(&conf) {
             Err(problem) => TriggerAnswer::Refused(problem.to_string()),
             Ok(()) => {
-                let _permit = self.permit(flight).await?;
-                self.record_sent(flight).await?;
+                let _permit = self.permit_once_recorded(flight).await?;
                 self.tried = true;
                 let Desk { context, subscription, .. } = &*self.desk;
                 context.runs.trigger(&subscription.dag_id, &flight.ledgered.run_id, &conf).await
@@ -201,25 +205,32 @@ impl<R: Runs, S: Settler> Task<R, S> {
         Ok(permit.expect("the semaphore is never closed"))
     }
 
-    /// Without this record nothing is asked, except for a message whose id alone tells it apart.
-    async fn record_sent(&mut self, flight: &mut Flight<R, S>) -> Result<(), Woken> {
+    /// A place among the requests under way, with the row saying that the run may have been asked for. Without that record
+    /// nothing is asked, except for a message whose id alone tells it apart. No place is kept while the state file is waited for.
+    async fn permit_once_recorded(&mut self, flight: &mut Flight<R, S>) -> Result<OwnedSemaphorePermit, Woken> {
         let mut tries = 0;
-        while !flight.recorded_sent {
+        loop {
+            let permit = self.permit(flight).await?;
+            if flight.recorded_sent {
+                return Ok(permit);
+            }
             match flight.ledgered.mark_sent(&self.desk.context.store, self.now_ms()).await {
                 Ok(()) => flight.recorded_sent = true,
+                Err(_) if self.key.kind() == KeyKind::MessageId => return Ok(permit),
                 Err(error) => {
+                    drop(permit);
                     self.desk.report.store_refused(&self.desk.context, &error).await;
                     tries += 1;
                     self.pause(&flight.seat, tries, None).await?;
                 }
             }
         }
-        Ok(())
     }
 
     async fn take_next_number(&mut self, flight: &mut Flight<R, S>) -> Result<Input, Woken> {
         let mut tries = 0;
         loop {
+            flight.permit = None;
             match flight.ledgered.take_next_number(&self.desk.context.store, self.now_ms()).await {
                 Ok(()) => return Ok(Input::Begin),
                 Err(error) => {
@@ -233,7 +244,8 @@ impl<R: Runs, S: Settler> Task<R, S> {
 
     async fn hold(&mut self, flight: &mut Flight<R, S>, hold: &Hold) -> Result<Input, Woken> {
         flight.permit = None;
-        self.desk.report.holding(&self.desk.context, hold).await;
+        let desk = Rc::clone(&self.desk);
+        let _held = desk.report.holding(&desk.context, hold).await;
         self.pause(&flight.seat, hold.tries, hold.at_least).await?;
         Ok(Input::Begin)
     }
@@ -256,11 +268,11 @@ impl<R: Runs, S: Settler> Task<R, S> {
         let run_id = &flight.ledgered.run_id;
         match outcome {
             Outcome::Started => report.started(run_id, self.now_ms()),
-            Outcome::Duplicate => report.duplicate(run_id),
+            Outcome::Duplicate => report.duplicate(run_id, self.now_ms()),
             Outcome::Dropped => {}
-            Outcome::Dlq => return report.refused(run_id, reason),
+            Outcome::Dlq => report.refused(run_id, reason, self.now_ms()),
         }
-        report.passed(context).await;
+        report.passed(context, outcome).await;
     }
 
     /// Records the outcome, then tells the broker. What is refused is kept first, for want of a dead-letter exchange.
@@ -309,7 +321,8 @@ impl<R: Runs, S: Settler> Task<R, S> {
         if let Some(row) = flight.ledgered.row
             && let Err(error) = self.desk.context.store.release(row, now_ms).await
         {
-            self.desk.report.store_refused(&self.desk.context, &error).await;
+            // Given back without that record it would get a second row: it stays held to the end of its channel.
+            return self.desk.report.store_refused(&self.desk.context, &error).await;
         }
         flight.land();
         if let Some(held) = flight.seat.take() {

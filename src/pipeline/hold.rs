@@ -49,8 +49,8 @@ pub(super) async fn unless_ended<S: Settler, T>(
             _ = phase.wait_for(|phase| *phase == Phase::Stopping) => return Err(Woken::Stopping),
             () = seat.changed() => {}
             () = channel.ended() => return Err(Woken::Lost),
-            done = &mut work => return Ok(done),
             () = sleep_until(deadline) => return Err(Woken::Deadline),
+            done = &mut work => return Ok(done),
         }
     }
 }

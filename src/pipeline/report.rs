@@ -1,11 +1,14 @@
 //! What people see of a subscription: its status row and its log lines. Both change on change only.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
 
 use super::context::Context;
 use crate::domain::attempt::{Hold, Trouble};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::domain::ids::{ConsumerTag, RunId};
+use crate::domain::ledger::Outcome;
 use crate::domain::line_budget::LineBudget;
 use crate::domain::status::{Attachment, ConnectionStatus, subscription_status};
 use crate::domain::subscription::Subscription;
@@ -18,8 +21,31 @@ pub(super) struct Report {
     attachment: Cell<Attachment>,
     tag: RefCell<Option<ConsumerTag>>,
     trouble: Cell<Option<Trouble>>,
-    said: RefCell<Option<String>>,
+    said: RefCell<VecDeque<String>>,
+    /// Deliveries that are held now.
+    held: Rc<Cell<u32>>,
     starts: Cell<LineBudget>,
+    /// Lines about single messages, other than starts.
+    lines: Cell<LineBudget>,
+}
+
+/// Texts that are remembered as said.
+const SAID_LEN: usize = 8;
+
+/// One delivery that is held.
+pub(super) struct HeldOne(Rc<Cell<u32>>);
+
+impl HeldOne {
+    fn new(count: &Rc<Cell<u32>>) -> Self {
+        count.set(count.get() + 1);
+        Self(Rc::clone(count))
+    }
+}
+
+impl Drop for HeldOne {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 impl Report {
@@ -30,7 +56,9 @@ impl Report {
             tag: RefCell::default(),
             trouble: Cell::default(),
             said: RefCell::default(),
+            held: Rc::default(),
             starts: Cell::default(),
+            lines: Cell::default(),
         }
     }
 
@@ -48,6 +76,8 @@ impl Report {
             "RMQ Watcher: listening on queue '{queue}' (connection '{conn_id}') for DAG '{dag_id}' as {tag}"
         );
         self.said.take();
+        // Whatever was held is coming again, and will say for itself what is wrong.
+        self.trouble.take();
         self.tag.replace(Some(tag.clone()));
         self.write(context, Attachment::Listening, None).await;
         let now_ms = context.now_ms();
@@ -82,42 +112,59 @@ impl Report {
         self.write(context, Attachment::Stopped, None).await;
     }
 
-    /// A delivery is held.
-    pub(super) async fn holding<R>(&self, context: &Context<R>, hold: &Hold) {
-        let text = format!("{}: {}", hold.trouble.code(), hold.reason);
-        let news = self.is_news(&text);
-        if news {
-            let Subscription { dag_id, queue, .. } = &self.subscription;
-            tracing::warn!(
-                event = events::DELIVERY_HELD,
-                reason = hold.trouble.code(),
-                "RMQ Watcher: DAG '{dag_id}' cannot be started for messages of queue '{queue}', which are held: {}",
-                hold.reason
-            );
-        }
-        let is_new_trouble = self.trouble.replace(Some(hold.trouble)) != Some(hold.trouble);
-        if is_new_trouble || news {
-            self.write(context, self.attachment.get(), Some(hold.reason.clone())).await;
-        }
+    /// A delivery is held, as long as what is returned lives.
+    pub(super) async fn holding<R>(&self, context: &Context<R>, hold: &Hold) -> HeldOne {
+        let held = HeldOne::new(&self.held);
+        self.trouble(context, hold.trouble, &hold.reason).await;
+        held
     }
 
     /// The state file refused something that a delivery has to wait for.
     pub(super) async fn store_refused<R>(&self, context: &Context<R>, error: &StoreError) {
-        let hold = Hold { trouble: Trouble::Store, reason: error.to_string(), at_least: None, tries: 1 };
-        self.holding(context, &hold).await;
+        self.trouble(context, Trouble::Store, &error.to_string()).await;
     }
 
-    /// A run was started or found: whatever troubled the subscription is over.
-    pub(super) async fn passed<R>(&self, context: &Context<R>) {
-        if self.trouble.take().is_some() {
-            self.said.take();
+    /// Says once, for each new reason, what keeps deliveries from their target.
+    async fn trouble<R>(&self, context: &Context<R>, trouble: Trouble, reason: &str) {
+        let news = self.is_news(&format!("{}: {reason}", trouble.code()));
+        if news && self.admits(context.now_ms()) {
             let Subscription { dag_id, queue, .. } = &self.subscription;
-            tracing::info!(
-                event = events::SUBSCRIPTION_RECOVERED,
-                "RMQ Watcher: DAG '{dag_id}' is started for messages of queue '{queue}' again"
+            tracing::warn!(
+                event = events::DELIVERY_HELD,
+                reason = trouble.code(),
+                "RMQ Watcher: DAG '{dag_id}' cannot be started for messages of queue '{queue}', which are held: {reason}"
             );
+        }
+        let is_new_trouble = self.trouble.replace(Some(trouble)) != Some(trouble);
+        if is_new_trouble || news {
+            self.write(context, self.attachment.get(), Some(reason.to_owned())).await;
+        }
+    }
+
+    /// A message has its outcome. What troubled the subscription is over, unless another delivery is still held for it, or the
+    /// target has only refused.
+    pub(super) async fn passed<R>(&self, context: &Context<R>, outcome: Outcome) {
+        let is_over =
+            self.held.get() == 0 && !(outcome == Outcome::Dlq && self.trouble.get() == Some(Trouble::Failing));
+        if is_over && self.trouble.take().is_some() {
+            self.said.take();
+            if self.admits(context.now_ms()) {
+                let Subscription { dag_id, queue, .. } = &self.subscription;
+                tracing::info!(
+                    event = events::SUBSCRIPTION_RECOVERED,
+                    "RMQ Watcher: DAG '{dag_id}' is started for messages of queue '{queue}' again"
+                );
+            }
             self.write(context, self.attachment.get(), None).await;
         }
+    }
+
+    /// Whether a line about a single message may be written now; what is left out is counted.
+    fn admits(&self, now_ms: i64) -> bool {
+        let mut lines = self.lines.get();
+        let admitted = lines.admit(now_ms);
+        self.lines.set(lines);
+        admitted
     }
 
     pub(super) fn started(&self, run: &RunId, now_ms: i64) {
@@ -132,7 +179,10 @@ impl Report {
         self.starts.set(starts);
     }
 
-    pub(super) fn duplicate(&self, run: &RunId) {
+    pub(super) fn duplicate(&self, run: &RunId, now_ms: i64) {
+        if !self.admits(now_ms) {
+            return;
+        }
         let Subscription { dag_id, .. } = &self.subscription;
         tracing::info!(
             event = events::RUN_DUPLICATE,
@@ -140,7 +190,10 @@ impl Report {
         );
     }
 
-    pub(super) fn refused(&self, run: &RunId, reason: &str) {
+    pub(super) fn refused(&self, run: &RunId, reason: &str, now_ms: i64) {
+        if !self.admits(now_ms) {
+            return;
+        }
         let Subscription { dag_id, queue, .. } = &self.subscription;
         tracing::warn!(
             event = events::MESSAGE_REFUSED,
@@ -149,7 +202,10 @@ impl Report {
         );
     }
 
-    pub(super) fn id_collision(&self, run: &RunId) {
+    pub(super) fn id_collision(&self, run: &RunId, now_ms: i64) {
+        if !self.admits(now_ms) {
+            return;
+        }
         let Subscription { dag_id, queue, .. } = &self.subscription;
         tracing::warn!(
             event = events::ID_COLLISION,
@@ -178,18 +234,32 @@ impl Report {
                 "RMQ Watcher: started {left_out} more runs of DAG '{dag_id}' from queue '{queue}'"
             );
         }
+        let mut lines = self.lines.get();
+        let left_out = lines.take_left_out(now_ms);
+        self.lines.set(lines);
+        if left_out > 0 {
+            let Subscription { dag_id, queue, .. } = &self.subscription;
+            tracing::warn!(
+                event = events::LINES_LEFT_OUT,
+                "RMQ Watcher: left out {left_out} more lines about messages of queue '{queue}' for DAG '{dag_id}'"
+            );
+        }
     }
 
     /// Whether lines were left out that nobody has been told of.
     pub(super) fn leaves_out(&self) -> bool {
-        self.starts.get().leaves_out()
+        self.starts.get().leaves_out() || self.lines.get().leaves_out()
     }
 
+    /// Whether this was not said lately. Several texts may take turns, so the last few are remembered.
     fn is_news(&self, text: &str) -> bool {
         let mut said = self.said.borrow_mut();
-        let news = said.as_deref() != Some(text);
+        let news = !said.iter().any(|one| one == text);
         if news {
-            *said = Some(text.to_owned());
+            said.push_back(text.to_owned());
+            if said.len() > SAID_LEN {
+                said.pop_front();
+            }
         }
         news
     }

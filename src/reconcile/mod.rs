@@ -147,6 +147,10 @@ where
             tokio::select! {
                 () = &mut due => return,
                 Some(ended) = self.workers.join_next_with_id() => {
+                    // Workers hear of a stop at the same time as we do, and may be through before it is our turn.
+                    if *self.phase.borrow() == Phase::Stopping {
+                        return;
+                    }
                     let worker = ended.map_or_else(|error| error.id(), |(worker, ())| worker);
                     if let Some(((dag_id, queue, _), id)) = self.running.remove(&worker) {
                         tracing::error!(

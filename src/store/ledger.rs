@@ -6,7 +6,7 @@ use super::{Store, StoreError};
 use crate::domain::ids::{ConnId, Epoch, QueueName, RunId};
 use crate::domain::key::{DeliveryKey, KeyKind};
 use crate::domain::ledger::{
-    self as rules, Arrival, Binding, Outcome, RELEASED, Row, State, state_code, state_from_code,
+    self as rules, Arrival, Binding, Outcome, RELEASED, Row, Seen, State, state_code, state_from_code,
 };
 use crate::domain::run_id::run_id;
 
@@ -176,11 +176,11 @@ impl Store {
 }
 
 fn bind(connection: &Connection, d: &NewDelivery, send: bool, now_ms: i64) -> rusqlite::Result<Bound> {
-    let rows = rows_of_key(connection, d)?;
-    let plain: Vec<Row> = rows.iter().map(|(_, row)| row.clone()).collect();
+    let rows = open_rows(connection, d)?;
+    let open: Vec<Row> = rows.iter().map(|(_, row)| row.clone()).collect();
     let arrival =
         Arrival { redelivered: d.redelivered, epoch: d.epoch, key_kind: d.key.kind(), content: d.content.as_str() };
-    let binding = rules::bind(&plain, &arrival);
+    let binding = rules::bind(&open, seen(connection, d)?, &arrival);
     let state = state_code(if send { State::Sent } else { State::Received }, None);
     match binding {
         Binding::New { n, .. } => {
@@ -209,14 +209,44 @@ fn first_number(kind: KeyKind, n: u32) -> u32 {
     }
 }
 
-fn rows_of_key(connection: &Connection, d: &NewDelivery) -> rusqlite::Result<Vec<(RowId, Row)>> {
-    let sql = "SELECT l.id, l.n, l.state, l.outcome, l.run_id, l.epoch, l.is_first_delivery, l.content, \
-                      e.ended_at_ms - l.settled_at_ms \
-               FROM ledger l LEFT JOIN epochs e ON e.id = l.epoch \
-               WHERE l.conn_id = ?1 AND l.queue = ?2 AND l.target = ?3 AND l.key = ?4 AND l.key_kind = ?5 ORDER BY l.n";
-    let mut statement = connection.prepare_cached(sql)?;
-    let key = params![d.conn_id.as_str(), d.queue.as_str(), d.target, d.key.text(), d.key.kind().code()];
-    statement.query_map(key, read_row)?.collect()
+/// The rows that a redelivery may be bound to. What is settled for good is not read, however much of it there is; a message that was
+/// never delivered before needs none.
+fn open_rows(connection: &Connection, d: &NewDelivery) -> rusqlite::Result<Vec<(RowId, Row)>> {
+    const COLUMNS: &str = "SELECT l.id, l.n, l.state, l.outcome, l.run_id, l.epoch, l.is_first_delivery, l.content, \
+                                  e.ended_at_ms - l.settled_at_ms";
+    const KEY: &str = "l.conn_id = ?1 AND l.queue = ?2 AND l.target = ?3 AND l.key_kind = ?4 AND l.key = ?5";
+    if !d.redelivered {
+        return Ok(Vec::new());
+    }
+    let read = |index: &str, end: &str| -> rusqlite::Result<Vec<(RowId, Row)>> {
+        let tables = format!("FROM ledger l {index} LEFT JOIN epochs e ON e.id = l.epoch");
+        let mut statement = connection.prepare_cached(&format!("{COLUMNS} {tables} WHERE {KEY} AND {end}"))?;
+        statement.query_map(key(d), read_row)?.collect()
+    };
+    let mut rows = read("INDEXED BY ledger_unsettled", "l.state <> 'settled'")?;
+    if d.key.kind() == KeyKind::MessageId {
+        rows.extend(read("", "l.state = 'settled' ORDER BY l.n DESC LIMIT 8")?);
+    }
+    Ok(rows)
+}
+
+/// Three look-ups in the key's index, each of a row or two.
+fn seen(connection: &Connection, d: &NewDelivery) -> rusqlite::Result<Seen> {
+    const KEY: &str = "conn_id = ?1 AND queue = ?2 AND target = ?3 AND key_kind = ?4 AND key = ?5";
+    let newest = connection
+        .prepare_cached(&format!("SELECT n, content FROM ledger WHERE {KEY} ORDER BY n DESC LIMIT 1"))?
+        .query_row(key(d), |row| Ok((row.get::<_, u32>(0)?, row.get::<_, String>(1)?)))
+        .optional()?;
+    let Some((highest, content)) = newest else { return Ok(Seen::default()) };
+    let has_twins = d.redelivered && {
+        let sql = format!("SELECT count(*) > 1 FROM (SELECT 1 FROM ledger WHERE {KEY} AND is_first_delivery LIMIT 2)");
+        connection.prepare_cached(&sql)?.query_row(key(d), |row| row.get(0))?
+    };
+    Ok(Seen { highest, has_twins, other_content: content != d.content })
+}
+
+fn key(d: &NewDelivery) -> [&str; 5] {
+    [d.conn_id.as_str(), d.queue.as_str(), &d.target, d.key.kind().code(), d.key.text()]
 }
 
 fn read_row(sql: &SqlRow<'_>) -> rusqlite::Result<(RowId, Row)> {
@@ -270,8 +300,10 @@ fn take_next_number(connection: &Connection, row: RowId, now_ms: i64) -> rusqlit
         .optional()?;
     let (conn_id, queue, target, kind, key) = found.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     let highest: u32 = connection
-        .prepare_cached("SELECT max(n) FROM ledger WHERE conn_id = ?1 AND queue = ?2 AND target = ?3 AND key = ?4")?
-        .query_row(params![conn_id, queue, target, key], |sql| sql.get(0))?;
+        .prepare_cached(
+            "SELECT max(n) FROM ledger WHERE conn_id = ?1 AND queue = ?2 AND target = ?3 AND key_kind = ?4 AND key = ?5",
+        )?
+        .query_row(params![conn_id, queue, target, kind, key], |sql| sql.get(0))?;
     let kind = KeyKind::from_code(&kind).expect("held by a CHECK");
     let n = rules::number_after_clash(highest, kind, now_ms);
     let run_id = run_id(&QueueName::new(queue), &DeliveryKey::new(kind, key), n);

@@ -61,11 +61,11 @@ CREATE TABLE ledger (
     created_at_ms     INTEGER NOT NULL,
     updated_at_ms     INTEGER NOT NULL,
     settled_at_ms     INTEGER,
-    UNIQUE (conn_id, queue, target, key, n)
+    UNIQUE (conn_id, queue, target, key_kind, key, n)
 ) STRICT;
 
 -- Finding what is unsettled must not read what is settled.
-CREATE INDEX ledger_unsettled ON ledger (conn_id, queue, epoch) WHERE state <> 'settled';
+CREATE INDEX ledger_unsettled ON ledger (conn_id, queue, target, key_kind, key) WHERE state <> 'settled';
 
 CREATE TABLE subscription_status (
     subscription_id INTEGER PRIMARY KEY REFERENCES subscriptions (id) ON DELETE CASCADE,

@@ -84,6 +84,8 @@ events! {
     RUN_STARTED = "run.started" @ Info;
     /// INFO: how many started runs were left out of the log.
     RUNS_STARTED = "runs.started" @ Info;
+    /// WARNING: how many other lines about single messages were left out of the log.
+    LINES_LEFT_OUT = "lines.left_out" @ Warn;
     /// INFO: the run of a message was there already.
     RUN_DUPLICATE = "run.duplicate" @ Info;
     /// WARNING: a message that its DAG can never take was kept and dead-lettered.

@@ -139,6 +139,40 @@ fn the_next_number_is_fixed_before_it_is_asked_for() {
 }
 
 #[test]
+fn a_hundred_thousand_equal_messages_cost_the_next_one_nothing() {
+    run(async {
+        let ledger = Ledger::new();
+        let epoch = ledger.epoch().await;
+        let first = ledger.bind(KeyKind::Fingerprint, epoch, false).await;
+        ledger.store.settled(vec![first.row], 2_000).await;
+        let fill = "WITH RECURSIVE n(value) AS (SELECT 2 UNION ALL SELECT value + 1 FROM n WHERE value < 100000) \
+                    INSERT INTO ledger (conn_id, queue, target, key_kind, key, n, state, outcome, run_id, epoch, \
+                                        is_first_delivery, content, created_at_ms, updated_at_ms, settled_at_ms) \
+                    SELECT conn_id, queue, target, key_kind, key, value, 'settled', 'started', run_id, epoch, 1, content, 0, 0, 0 \
+                    FROM ledger, n";
+        Connection::open(ledger.dir.path().join("state.db")).unwrap().execute_batch(fill).unwrap();
+        let begun = std::time::Instant::now();
+        for n in 100_001..100_101 {
+            let bound = ledger.bind(KeyKind::Fingerprint, epoch, n % 2 == 0).await;
+            assert_eq!(bound.binding, Binding::New { n, id_collision: false });
+        }
+        // Reading them all takes over ten seconds; this takes a few milliseconds.
+        assert!(begun.elapsed() < std::time::Duration::from_secs(3), "{:?}", begun.elapsed());
+    });
+}
+
+#[test]
+fn an_id_that_looks_like_a_fingerprint_is_another_key() {
+    run(async {
+        let ledger = Ledger::new();
+        let epoch = ledger.epoch().await;
+        for kind in [KeyKind::MessageId, KeyKind::Fingerprint] {
+            assert_eq!(ledger.bind(kind, epoch, false).await.binding, Binding::New { n: 1, id_collision: false });
+        }
+    });
+}
+
+#[test]
 fn old_rows_are_closed_and_younger_ones_are_not() {
     run(async {
         let ledger = Ledger::new();

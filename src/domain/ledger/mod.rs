@@ -154,7 +154,31 @@ pub enum Binding {
     },
 }
 
-/// Finds the row of a delivery among all rows of its key.
+/// What the rules need to know of all rows of a key, however many there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The highest number; 0 where there is no row.
+    pub highest: u32,
+    /// Two or more rows were made by deliveries that were not redelivered: two or more messages.
+    pub has_twins: bool,
+    /// The newest row has another content than the delivery.
+    pub other_content: bool,
+}
+
+impl Seen {
+    /// Counted over all rows of the key.
+    pub fn over(rows: &[Row], content: &str) -> Self {
+        let newest = rows.iter().max_by_key(|row| row.n);
+        Self {
+            highest: newest.map_or(0, |row| row.n),
+            has_twins: rows.iter().filter(|row| row.is_first_delivery).count() > 1,
+            other_content: newest.is_some_and(|row| row.content != content),
+        }
+    }
+}
+
+/// Finds the row of a delivery among the rows of its key. `open` need hold only those that may be bound: the unsettled ones and,
+/// for a message id, those that were settled shortly before their epoch ended.
 ///
 /// - Not redelivered: a new row. A known fingerprint is then a deliberate twin.
 /// - Redelivered: the first unsettled row of an older epoch in the order received, sent, decided, verb sent. A verb that
@@ -163,33 +187,24 @@ pub enum Binding {
 /// - None of these, but a row that was settled in the last [`UNSETTLED_BY_KILL_MS`] of its epoch: that row again where
 ///   the key is a message id. A fingerprint takes the next number: a counted double rather than a loss.
 /// - Else a new row.
-pub fn bind(rows: &[Row], arrival: &Arrival<'_>) -> Binding {
+pub fn bind(open: &[Row], seen: Seen, arrival: &Arrival<'_>) -> Binding {
     if arrival.redelivered {
-        if let Some(row) = unsettled_of_older_epoch(rows, arrival) {
+        if let Some(row) = unsettled_of_older_epoch(open, seen, arrival) {
             return resume(row);
         }
         if arrival.key_kind == KeyKind::MessageId
-            && let Some(binding) = rows.iter().filter(|row| row.epoch < arrival.epoch).find_map(settled_again)
+            && let Some(binding) = open.iter().filter(|row| row.epoch < arrival.epoch).find_map(settled_again)
         {
             return binding;
         }
     }
-    Binding::New { n: next_n(rows), id_collision: is_collision(rows, arrival) }
+    let id_collision = arrival.key_kind == KeyKind::MessageId && seen.other_content;
+    Binding::New { n: seen.highest + 1, id_collision }
 }
 
-/// The number after the highest.
-pub fn next_n(rows: &[Row]) -> u32 {
-    rows.iter().map(|row| row.n).max().unwrap_or(0) + 1
-}
-
-fn is_collision(rows: &[Row], arrival: &Arrival<'_>) -> bool {
-    arrival.key_kind == KeyKind::MessageId && rows.iter().any(|row| row.content != arrival.content)
-}
-
-fn unsettled_of_older_epoch<'a>(rows: &'a [Row], arrival: &Arrival<'_>) -> Option<&'a Row> {
-    let is_twin = |kind| kind == KeyKind::Fingerprint && rows.iter().filter(|row| row.is_first_delivery).count() > 1;
-    let has_twins = is_twin(arrival.key_kind);
-    rows.iter()
+fn unsettled_of_older_epoch<'a>(open: &'a [Row], seen: Seen, arrival: &Arrival<'_>) -> Option<&'a Row> {
+    let has_twins = seen.has_twins && arrival.key_kind == KeyKind::Fingerprint;
+    open.iter()
         .filter(|row| row.epoch < arrival.epoch && row.state != State::Settled)
         .filter(|row| !(has_twins && row.state == State::VerbSent))
         .min_by_key(|row| (rank(row.state), row.n))

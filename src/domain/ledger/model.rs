@@ -161,7 +161,8 @@ impl World {
             Stage::Next(Command::TakeNextNumber) => {
                 let key = self.keys[flight.message];
                 // Above all numbers that anybody has counted to, as the time in seconds is.
-                let n = next_n(&world.watchers[w].rows[&key]).max(100 + u32::try_from(world.runs.len()).unwrap());
+                let n = (Seen::over(&world.watchers[w].rows[&key], "c").highest + 1)
+                    .max(100 + u32::try_from(world.runs.len()).unwrap());
                 let row = world.row(w, f);
                 row.n = n;
                 world.watchers[w].flights[f].row = n;
@@ -199,7 +200,7 @@ impl World {
         let flight = &mut watcher.flights[f];
         let rows = watcher.rows.entry(self.keys[flight.message]).or_default();
         let redelivered = flight.redelivered;
-        let binding = bind(rows, &Arrival { redelivered, epoch, key_kind, content: "c" });
+        let binding = bind(rows, Seen::over(rows, "c"), &Arrival { redelivered, epoch, key_kind, content: "c" });
         let (n, attempt, stage) = match binding {
             Binding::New { n, .. } => {
                 let content = "c".to_owned();

@@ -2,6 +2,10 @@
 
 use super::*;
 
+fn bind(rows: &[Row], arrival: &Arrival<'_>) -> Binding {
+    super::bind(rows, Seen::over(rows, arrival.content), arrival)
+}
+
 fn row(n: u32, state: State, outcome: Option<Outcome>, epoch: i64) -> Row {
     Row {
         n,
