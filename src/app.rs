@@ -3,6 +3,8 @@
 //! Everything here runs in the loop thread. What must not block it (opening the state file, scanning) runs on a thread of
 //! its own and is waited for.
 
+mod state;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -28,16 +30,11 @@ use crate::domain::shutdown::Phase;
 use crate::pipeline::{Arrow, Clock, Context, Identity, Limits};
 use crate::ports::{Declarations, Declared};
 use crate::reconcile::{self, Pace};
-use crate::store::lock::{StateLock, try_lock};
-use crate::store::{Closed, Store, StoreError, open};
+use crate::store::{Store, StoreError};
 use crate::telemetry::{self, LogHandle, events};
 
 /// How long the last commits may take at the stop.
 const CLOSE_STORE: Duration = Duration::from_secs(5);
-
-/// How often a held lock is tried, and after how many tries it is said again.
-const LOCK_EVERY: Duration = Duration::from_secs(1);
-const LOCK_SAID_EVERY: u32 = 60;
 
 /// How often an Airflow that does not answer is asked for its version.
 const ASK_VERSION_EVERY: Duration = Duration::from_secs(30);
@@ -88,15 +85,8 @@ pub async fn run(inputs: Inputs) -> Result<(), AppError> {
     let Inputs { config, mut phase, started, log, on_arrow, retry_scale } = inputs;
     let settings = load(config.as_deref(), &log)?;
     let airflow = AirflowClient::new(settings.airflow.clone())?;
-    let prepared = prepare(&settings).await?;
-    started();
-    let (lock, store, closed) = match prepared {
-        Some(prepared) => prepared,
-        None => match wait_for_lock(&settings.state_dir, &mut phase).await? {
-            Some(lock) => open_with(lock, &settings.state_dir).await?,
-            None => return Ok(()),
-        },
-    };
+    let taken = state::take(&settings.state_dir, started, &mut phase).await?;
+    let Some((lock, store, closed)) = taken else { return Ok(()) };
     let connections = Rc::new(Connections::new(settings.file.clone(), AirflowCli::default()));
     let pool = Rc::new(Pool::new(Rc::clone(&connections)));
     let context = Rc::new(context(&settings, store, airflow, on_arrow, retry_scale));
@@ -131,66 +121,6 @@ fn load(config: Option<&Path>, log: &LogHandle) -> Result<Settings, AppError> {
             Err(AppError::Settings(problems.len()))
         }
     }
-}
-
-type State = (StateLock, Store, Closed);
-
-/// Opens the state file, or says that another watcher has it.
-async fn prepare(settings: &Settings) -> Result<Option<State>, AppError> {
-    let dir = settings.state_dir.clone();
-    match lock(&dir).await? {
-        Ok(lock) => open_with(lock, &dir).await.map(Some),
-        Err(_) => Ok(None),
-    }
-}
-
-async fn lock(dir: &Path) -> Result<Result<StateLock, crate::store::lock::Holder>, AppError> {
-    let owned = dir.to_owned();
-    let tried = on_a_thread(move || open::make_dir(&owned).and_then(|()| try_lock(&owned))).await;
-    tried.map_err(|source| AppError::Lock { dir: dir.to_owned(), source })
-}
-
-async fn open_with(lock: StateLock, dir: &Path) -> Result<State, AppError> {
-    let owned = dir.to_owned();
-    let (store, closed, opened) = on_a_thread(move || open::open(&owned, now_ms())).await?;
-    if opened.on_container_layer {
-        tracing::warn!(
-            event = events::STATE_EPHEMERAL,
-            "RMQ Watcher: the state directory {} is on the container's own layer and goes with the container; mount a volume \
-             there, or messages without an id that are under way at that moment may start a second run",
-            dir.display()
-        );
-    }
-    Ok((lock, store, closed))
-}
-
-/// Attaches nothing, says so each minute, and takes over when the lock is free. `None`: the stop came first.
-async fn wait_for_lock(dir: &Path, phase: &mut watch::Receiver<Phase>) -> Result<Option<StateLock>, AppError> {
-    for tries in 0.. {
-        match lock(dir).await? {
-            Ok(lock) => {
-                tracing::info!(event = events::STATE_TAKEN, "RMQ Watcher: the state directory is free, taking over");
-                return Ok(Some(lock));
-            }
-            Err(holder) if tries % LOCK_SAID_EVERY == 0 => {
-                let pid = holder.pid.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
-                tracing::warn!(
-                    event = events::STATE_LOCKED,
-                    "RMQ Watcher: another watcher holds the state directory {} (PID {pid}, {}); nothing is consumed here \
-                     until it leaves; give each watcher a state.dir of its own",
-                    dir.display(),
-                    holder.state
-                );
-            }
-            Err(_) => {}
-        }
-        tokio::select! {
-            biased;
-            _ = phase.wait_for(|phase| *phase == Phase::Stopping) => break,
-            () = sleep(LOCK_EVERY) => {}
-        }
-    }
-    Ok(None)
 }
 
 fn context(
@@ -238,13 +168,6 @@ fn say_credentials(settings: &Settings) -> bool {
 fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
 }
 
 /// The DAG folder, scanned on a thread of its own, one scan at a time.

@@ -55,6 +55,7 @@ pub async fn run<R, B, D>(
     let mut phase = flow.phase.clone();
     let stop = async { drop(phase.wait_for(|phase| *phase == Phase::Stopping).await) };
     tokio::pin!(stop);
+    flow.context.store.reset_statuses((flow.context.clock)()).await;
     loop {
         tokio::select! {
             biased;
@@ -179,5 +180,6 @@ where
         if timeout(CONSUMER_BUDGET, all_left).await.is_err() {
             self.workers.shutdown().await;
         }
+        self.context.store.reset_statuses((self.context.clock)()).await;
     }
 }

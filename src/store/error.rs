@@ -13,6 +13,14 @@ pub enum StoreError {
         /// The system's or SQLite's word.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// It cannot be used now: the disk is full or failing, or somebody else holds the file. Try again.
+    #[error("cannot use the state file {path} now: {source}; make room on its disk, or end what else has it open")]
+    NotNow {
+        /// Which file.
+        path: PathBuf,
+        /// SQLite's word.
+        source: rusqlite::Error,
+    },
     /// It lies on a network file system, where locks and shared memory cannot be relied on.
     #[error(
         "the state directory {path} is on a network file system ({kind}), where SQLite's locks cannot be relied on; \

@@ -36,8 +36,9 @@ pub fn try_lock(dir: &Path) -> std::io::Result<Result<StateLock, Holder>> {
     let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(mut locked) => {
-            locked.set_len(0)?;
-            writeln!(locked, "{}", std::process::id())?;
+            // The text only names us to people: a disk that is full must not keep us from starting.
+            let named = locked.set_len(0).and_then(|()| writeln!(locked, "{}", std::process::id()));
+            drop(named);
             Ok(Ok(StateLock { _file: locked }))
         }
         Err((_, Errno::EWOULDBLOCK)) => Ok(Err(holder(&path))),

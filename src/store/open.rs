@@ -79,12 +79,14 @@ fn open_connection(dir: &Path, now_ms: i64) -> Result<(Connection, Opened), Stor
     };
     let connection = connection.map_err(|trouble| match trouble {
         Trouble::Broken(error) | Trouble::Sql(error) => failed(error.into()),
+        Trouble::NotNow(source) => StoreError::NotNow { path: path.clone(), source },
         Trouble::Newer(found) => StoreError::NewerSchema { path: path.clone(), found, known: current_version() },
     })?;
     Ok((connection, opened))
 }
 
 enum Trouble {
+    NotNow(rusqlite::Error),
     Broken(rusqlite::Error),
     Newer(i64),
     Sql(rusqlite::Error),
@@ -94,6 +96,13 @@ impl From<rusqlite::Error> for Trouble {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Self::Broken(error),
+            Some(
+                ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::OutOfMemory,
+            ) => Self::NotNow(error),
             Some(_) | None => Self::Sql(error),
         }
     }

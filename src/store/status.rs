@@ -28,6 +28,25 @@ impl Store {
         .await;
     }
 
+    /// Nothing is attached: after the start, whatever a killed watcher left behind, and at the stop.
+    pub async fn reset_statuses(&self, now_ms: i64) {
+        self.tell("to reset statuses", move |connection| {
+            connection
+                .prepare_cached(
+                    "UPDATE subscription_status SET status = ?1, consumer_tag = NULL, \
+                     updated_at_ms = max(?2, updated_at_ms + 1) WHERE status <> ?1",
+                )?
+                .execute(params![SubscriptionStatus::Disconnected.code(), now_ms])?;
+            connection
+                .prepare_cached(
+                    "UPDATE connection_status SET status = ?1, updated_at_ms = max(?2, updated_at_ms + 1) WHERE status <> ?1",
+                )?
+                .execute(params![ConnectionStatus::Unknown.code(), now_ms])
+                .map(drop)
+        })
+        .await;
+    }
+
     /// Writes a connection's status. `last_error` stays as it was where `None`.
     pub async fn set_connection_status(
         &self,

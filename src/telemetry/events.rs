@@ -114,6 +114,8 @@ events! {
     CREDENTIALS_MISSING = "credentials.missing" @ Error;
     /// WARNING: another watcher holds the state directory; said each minute.
     STATE_LOCKED = "state.locked" @ Warn;
+    /// ERROR: the state directory cannot be used now; said each minute.
+    STATE_UNUSABLE = "state.unusable" @ Error;
     /// INFO: the state directory is ours now.
     STATE_TAKEN = "state.taken" @ Info;
     /// WARNING: the state directory goes with its container.

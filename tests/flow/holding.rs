@@ -134,6 +134,35 @@ fn a_look_up_without_an_answer_is_repeated_before_anything_is_asked_again() {
 }
 
 #[test]
+fn answers_that_are_lost_again_and_again_are_waited_out_and_the_deadline_holds() {
+    run(async {
+        let world = World::new();
+        world.airflow.script((0..500).map(|_| Turn::Answer(TriggerAnswer::Ambiguous("502 of a gateway".into()))));
+        world.start_with(Limits { ack_deadline: Duration::from_secs(300), ..limits() });
+        world.broker.publish(None, "x");
+        world.until("told", |w| w.status() == "error: 502 of a gateway").await;
+        world.until("given back", |w| w.broker.verbs() == [(None, Verb::GiveBackTried)]).await;
+        assert!(world.airflow.triggers().len() <= 12, "{} requests in 300 s", world.airflow.triggers().len());
+    });
+}
+
+#[test]
+fn a_row_stays_red_while_one_of_its_deliveries_is_held() {
+    run(async {
+        let world = World::new();
+        world.airflow.script([Turn::Answer(TriggerAnswer::TargetFault("import errors".into()))]);
+        world.start();
+        world.broker.publish(Some("held"), "x");
+        world.until("held", |w| w.status() == "error: import errors").await;
+        world.broker.publish(Some("passes"), "x");
+        world.until("the other one passed", |w| w.airflow.run_ids().len() == 1).await;
+        assert_eq!(world.status(), "error: import errors");
+        world.until_drained().await;
+        assert!(world.status().starts_with("listening"), "{}", world.status());
+    });
+}
+
+#[test]
 fn a_consumer_that_cannot_be_had_is_told_and_tried_again() {
     run(async {
         let world = World::new();

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use rmq_watcher::domain::outcome::TriggerAnswer;
+use rmq_watcher::pipeline::Limits;
 use rmq_watcher::ports::Verb;
 use serde_json::json;
 
 use crate::fake_airflow::Turn;
-use crate::world::{World, run};
+use crate::world::{World, limits, run};
 
 #[test]
 fn a_message_becomes_a_run_and_is_acknowledged() {
@@ -162,13 +163,13 @@ fn equal_messages_after_a_lost_state_file_are_started_all_the_same() {
 fn a_state_file_that_is_full_stops_only_messages_without_an_id() {
     run(async {
         let world = World::new();
-        world.start();
+        world.start_with(Limits { max_in_flight: 1, ..limits() });
         world.until("attached", |w| w.broker.is_attached()).await;
         world.execute("CREATE TRIGGER full BEFORE INSERT ON ledger BEGIN SELECT raise(ABORT, 'disk full'); END");
-        world.broker.publish(Some("m1"), "x");
         world.broker.publish(None, "x");
-        world.until("the one with an id", |w| w.airflow.run_ids().len() == 1 && w.broker.unacked() == 1).await;
         world.until("told", |w| w.status().starts_with("error: ")).await;
+        world.broker.publish(Some("m1"), "x");
+        world.until("the one with an id", |w| w.airflow.run_ids().len() == 1 && w.broker.unacked() == 1).await;
         assert!(world.status().contains("disk full"), "{}", world.status());
         world.execute("DROP TRIGGER full");
         world.until_drained().await;
