@@ -13,6 +13,7 @@ use rmq_watcher::domain::fault::{BrokerFault, BrokerFaultKind};
 use rmq_watcher::domain::ids::{ConnId, ConsumerTag, Epoch, QueueName};
 use rmq_watcher::ports::{AttachOrder, Broker, ConnectionSource, Consumer};
 
+use crate::footprint::{note_rest, wait_for_rest};
 use crate::support::{BrokerVersion, long_round};
 
 /// Tests that count threads run alone; all others side by side.
@@ -28,13 +29,16 @@ fn run_to_its_end(test: impl Future<Output = ()>) {
 
 /// Runs a test as the watcher runs: everything on one thread.
 pub(crate) fn run(test: impl Future<Output = ()>) {
+    note_rest();
     let _side_by_side = ALONE.read().unwrap_or_else(PoisonError::into_inner);
     run_to_its_end(test);
 }
 
-/// The same, with no other test of this process under way.
+/// The same, with no other test of this process under way and nothing left of those before.
 pub(crate) fn run_alone(test: impl Future<Output = ()>) {
+    note_rest();
     let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
+    wait_for_rest();
     run_to_its_end(test);
 }
 
