@@ -1,11 +1,16 @@
 //! The broker client against real RabbitMQ nodes and against peers that misbehave.
 //!
-//! Names that begin with `real_` need servers; see `node.rs` for the environment they take.
+//! Names that begin with `real_` need servers; `tests/support` says how to have them.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "../support/mod.rs"]
+mod support;
+
+mod client;
+mod footprint;
 mod harness;
-mod node;
+mod stage;
 
 mod attach;
 mod faults;

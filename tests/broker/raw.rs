@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::node::Node;
+use crate::support::Broker;
 
 /// Property flags (AMQP 0-9-1, class basic), highest bit first.
 pub(crate) const HEADERS: u16 = 1 << 13;
@@ -66,8 +66,8 @@ impl Raw {
 }
 
 /// Publishes one message to a queue over the default exchange. `properties` are the values for the set `flags`, in order.
-pub(crate) fn publish(node: &Node, queue: &str, flags: u16, properties: &[u8], body: &[u8]) {
-    let mut raw = Raw(TcpStream::connect(("127.0.0.1", node.port)).unwrap());
+pub(crate) fn publish(node: &Broker, queue: &str, flags: u16, properties: &[u8], body: &[u8]) {
+    let mut raw = Raw(TcpStream::connect(node.address()).unwrap());
     raw.0.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     raw.0.write_all(b"AMQP\x00\x00\x09\x01").unwrap();
     raw.expect(10, 10);
@@ -75,7 +75,7 @@ pub(crate) fn publish(node: &Node, queue: &str, flags: u16, properties: &[u8], b
     raw.send(0, 10, 11, &login);
     raw.expect(10, 30);
     raw.send(0, 10, 31, &[0x07, 0xff, 0, 2, 0, 0, 0, 0]);
-    raw.send(0, 10, 40, &[short(node.vhost.as_bytes()), vec![0, 0]].concat());
+    raw.send(0, 10, 40, &[short(node.vhost().as_bytes()), vec![0, 0]].concat());
     raw.expect(10, 41);
     raw.send(1, 20, 10, &[0]);
     raw.expect(20, 11);

@@ -2,73 +2,58 @@
 
 use std::time::Duration;
 
-use rmq_watcher::broker::Pool;
 use rmq_watcher::domain::connection::AmqpSettings;
 use rmq_watcher::domain::fault::BrokerFaultKind;
-use rmq_watcher::ports::{Broker, Consumer};
+use rmq_watcher::ports::{Broker as _, Consumer};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::harness::{Client, footprint, no_growth, order, pool, refusal, run, run_alone, source};
-use crate::node::{Node, versions};
+use crate::footprint::{footprint, no_growth};
+use crate::harness::{order, pool, refusal, run_alone_on, run_on};
+use crate::stage::{Stage, settings};
+use crate::support::BrokerVersion::{V3, V4};
+use crate::support::QueueKind;
 
 #[test]
 fn real_callers_side_by_side_share_one_attempt_and_one_connection() {
-    run_alone(async {
-        for version in versions(3) {
-            let node = Node::shared(version);
-            let client = Client::open(&node).await;
-            let queue = client.queue("classic", &[]).await;
-            let before = footprint();
-            let source = source(node.settings());
-            let pool = Pool::new(source.clone());
-            let attach = || pool.attach(order(&queue, 1));
-            let (a, b, c, d) = tokio::join!(attach(), attach(), attach(), attach());
-            let consumers = [a.unwrap(), b.unwrap(), c.unwrap(), d.unwrap()];
-            assert_eq!(source.resolved.get(), 1);
-            assert_eq!(client.counts(&queue).await.1, 4);
-            assert_eq!(footprint().lapin_threads, before.lapin_threads + 1);
-            let [first, others @ ..] = consumers;
-            for consumer in others {
-                consumer.close().await;
-            }
-            assert_eq!(client.counts(&queue).await.1, 1);
-            assert_eq!(footprint().lapin_threads, before.lapin_threads + 1);
-            // Dropped without a word: the consumer goes all the same, and the connection with it.
-            drop(first);
-            pool.close().await;
-            client.idle(&queue).await;
-            no_growth(before).await;
-            // Asked again, the pool connects again.
-            let consumer = pool.attach(order(&queue, 1)).await.unwrap();
-            assert_eq!(source.resolved.get(), 2);
+    run_alone_on(V3, async |version| {
+        let at = Stage::shared(version, QueueKind::Classic).await;
+        let before = footprint();
+        let attach = || at.attach(1);
+        let (a, b, c, d) = tokio::join!(attach(), attach(), attach(), attach());
+        assert_eq!(at.source.resolved.get(), 1);
+        assert_eq!(at.counts().await.1, 4);
+        assert_eq!(footprint().lapin_threads, before.lapin_threads + 1);
+        for consumer in [b, c, d] {
             consumer.close().await;
         }
+        assert_eq!(at.counts().await.1, 1);
+        assert_eq!(footprint().lapin_threads, before.lapin_threads + 1);
+        // Dropped without a word: the consumer goes all the same, and the connection with it.
+        drop(a);
+        at.pool.close().await;
+        at.idle().await;
+        no_growth(before).await;
+        // Asked again, the pool connects again.
+        let consumer = at.attach(1).await;
+        assert_eq!(at.source.resolved.get(), 2);
+        consumer.close().await;
     });
 }
 
 #[test]
 fn real_attach_given_up_half_way_leaves_no_consumer() {
-    run_alone(async {
-        for version in versions(4) {
-            let node = Node::shared(version);
-            let client = Client::open(&node).await;
-            let queue = client.queue("classic", &[]).await;
-            let pool = pool(node.settings());
-            let keeper = pool.attach(order(&queue, 1)).await.unwrap();
-            for micros in (0..4000).step_by(200) {
-                let patience = Duration::from_micros(micros);
-                drop(tokio::time::timeout(patience, pool.attach(order(&queue, 1))).await);
-            }
-            let deadline = std::time::Instant::now() + Duration::from_secs(10);
-            while client.counts(&queue).await.1 != 1 {
-                assert!(std::time::Instant::now() < deadline, "consumers are left behind");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            // And the connection still serves.
-            let consumer = pool.attach(order(&queue, 1)).await.unwrap();
-            consumer.close().await;
-            keeper.close().await;
+    run_alone_on(V4, async |version| {
+        let at = Stage::shared(version, QueueKind::Classic).await;
+        let keeper = at.attach(1).await;
+        for micros in (0..4000).step_by(200) {
+            let patience = Duration::from_micros(micros);
+            drop(tokio::time::timeout(patience, at.pool.attach(order(&at.queue, 1))).await);
         }
+        at.client.shows(&at.queue, |(_, consumers)| consumers == 1).await;
+        // And the connection still serves.
+        let consumer = at.attach(1).await;
+        consumer.close().await;
+        keeper.close().await;
     });
 }
 
@@ -89,48 +74,40 @@ async fn forward_ipv6(node_port: u16) -> u16 {
 
 #[test]
 fn real_ipv6_literal_is_connected_to_as_it_stands() {
-    run(async {
-        for version in versions(4) {
-            let node = Node::shared(version);
-            let client = Client::open(&node).await;
-            let queue = client.queue("classic", &[]).await;
-            let settings =
-                AmqpSettings { hosts: vec!["::1".to_owned()], port: forward_ipv6(node.port).await, ..node.settings() };
-            let consumer = pool(settings).attach(order(&queue, 1)).await.unwrap();
-            assert_eq!(client.counts(&queue).await.1, 1);
-            consumer.close().await;
-            let closed = AmqpSettings { hosts: vec!["::1".to_owned()], ..node.settings() };
-            let fault = refusal(&pool(closed), &queue).await;
-            assert!(fault.text.contains(&format!("[::1]:{}", node.port)), "{}", fault.text);
-        }
+    run_on(V4, async |version| {
+        let at = Stage::shared(version, QueueKind::Classic).await;
+        let closed = AmqpSettings { hosts: vec!["::1".to_owned()], ..settings(&at.node) };
+        let open = AmqpSettings { port: forward_ipv6(closed.port).await, ..closed.clone() };
+        let consumer = pool(open).attach(order(&at.queue, 1)).await.unwrap();
+        assert_eq!(at.counts().await.1, 1);
+        consumer.close().await;
+        let there = format!("[::1]:{}", closed.port);
+        let fault = refusal(&pool(closed), &at.queue).await;
+        assert!(fault.text.contains(&there), "{}", fault.text);
     });
 }
 
 #[test]
 fn real_dead_hosts_beside_a_live_one_cost_only_their_share_of_time() {
-    run(async {
-        for version in versions(3) {
-            let node = Node::shared(version);
-            let client = Client::open(&node).await;
-            let queue = client.queue("classic", &[]).await;
-            // One host refuses, one accepts and stays silent, one is the broker.
-            let silent = std::net::TcpListener::bind(("127.0.0.3", node.port)).unwrap();
-            let settings = AmqpSettings {
-                hosts: ["127.0.0.2", "127.0.0.3", "127.0.0.1"].map(str::to_owned).to_vec(),
-                connect_timeout: Duration::from_millis(1500),
-                ..node.settings()
-            };
-            // The order is drawn anew each time; eight tries meet every order's kind.
-            for _ in 0..8 {
-                let pool = pool(settings.clone());
-                let consumer = pool.attach(order(&queue, 1)).await.unwrap();
-                consumer.close().await;
-            }
-            let wrong = AmqpSettings { vhost: "no such vhost".to_owned(), ..settings };
-            let fault = refusal(&pool(wrong), &queue).await;
-            assert_eq!(fault.kind, BrokerFaultKind::VhostRefused, "{}", fault.text);
-            drop(silent);
+    run_on(V3, async |version| {
+        let at = Stage::shared(version, QueueKind::Classic).await;
+        // One host refuses, one accepts and stays silent, one is the broker.
+        let silent = std::net::TcpListener::bind(("127.0.0.3", at.node.address().port())).unwrap();
+        let settings = AmqpSettings {
+            hosts: ["127.0.0.2", "127.0.0.3", "127.0.0.1"].map(str::to_owned).to_vec(),
+            connect_timeout: Duration::from_millis(1500),
+            ..settings(&at.node)
+        };
+        // The order is drawn anew each time; eight tries meet every order's kind.
+        for _ in 0..8 {
+            let pool = pool(settings.clone());
+            let consumer = pool.attach(order(&at.queue, 1)).await.unwrap();
+            consumer.close().await;
         }
+        let wrong = AmqpSettings { vhost: "no such vhost".to_owned(), ..settings };
+        let fault = refusal(&pool(wrong), &at.queue).await;
+        assert_eq!(fault.kind, BrokerFaultKind::VhostRefused, "{}", fault.text);
+        drop(silent);
     });
 }
 
@@ -155,48 +132,36 @@ fn resident() -> u64 {
 
 #[test]
 fn real_idle_consumer_costs_no_wake_ups_and_little_memory() {
-    run_alone(async {
-        for version in versions(3) {
-            let node = Node::shared(version);
-            let client = Client::open(&node).await;
-            let queue = client.queue("classic", &[]).await;
-            client.close().await;
-            let pool = pool(node.settings());
-            let rss = resident();
-            let mut consumer = pool.attach(order(&queue, 32)).await.unwrap();
-            let grown = resident().saturating_sub(rss);
-            assert!(grown < 4096, "an attached consumer takes {grown} KiB");
-            let before = wake_ups();
-            let quiet = Duration::from_secs(5);
-            assert!(tokio::time::timeout(quiet, consumer.next()).await.is_err());
-            let woke = wake_ups() - before;
-            // The timer of this test and what the test framework's own thread does.
-            assert!(woke <= 6, "{woke} wake-ups in {quiet:?}");
-            consumer.close().await;
-        }
+    run_alone_on(V3, async |version| {
+        let at = Stage::shared(version, QueueKind::Classic).await;
+        at.client.close().await;
+        let rss = resident();
+        let mut consumer = at.attach(32).await;
+        let grown = resident().saturating_sub(rss);
+        assert!(grown < 4096, "an attached consumer takes {grown} KiB");
+        let before = wake_ups();
+        let quiet = Duration::from_secs(5);
+        assert!(tokio::time::timeout(quiet, consumer.next()).await.is_err());
+        let woke = wake_ups() - before;
+        // The timer of this test and what the test framework's own thread does.
+        assert!(woke <= 6, "{woke} wake-ups in {quiet:?}");
+        consumer.close().await;
     });
 }
 
 #[test]
 fn real_deliveries_survive_a_dropped_next() {
-    run(async {
-        for version in versions(3) {
-            let node = Node::shared(version);
-            let client = Client::open(&node).await;
-            let queue = client.queue("classic", &[]).await;
-            let pool = pool(node.settings());
-            let mut consumer = pool.attach(order(&queue, 0)).await.unwrap();
-            for n in 0..50 {
-                client.publish_text(&queue, &n.to_string()).await;
-            }
-            // Given up over and over while deliveries arrive: each comes once, in order.
-            let mut seen = 0;
-            while seen < 50 {
-                let patience = Duration::from_micros(fastrand::u64(0..500));
-                if let Ok(delivery) = tokio::time::timeout(patience, consumer.next()).await {
-                    assert_eq!(delivery.unwrap().body, seen.to_string().as_bytes());
-                    seen += 1;
-                }
+    run_on(V3, async |version| {
+        let at = Stage::shared(version, QueueKind::Classic).await;
+        let mut consumer = at.attach(0).await;
+        at.publish_numbers(50).await;
+        // Given up over and over while deliveries arrive: each comes once, in order.
+        let mut seen = 0;
+        while seen < 50 {
+            let patience = Duration::from_micros(fastrand::u64(0..500));
+            if let Ok(delivery) = tokio::time::timeout(patience, consumer.next()).await {
+                assert_eq!(delivery.unwrap().body, seen.to_string().as_bytes());
+                seen += 1;
             }
         }
     });

@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use lapin::protocol::BasicProperties;
 use lapin::types::{AMQPValue, DecimalValue, FieldArray, FieldTable};
 use rmq_watcher::domain::envelope::{Envelope, Field, Properties};
-use rmq_watcher::ports::{Broker, Consumer, Settled, Settler, Verb};
+use rmq_watcher::ports::{Consumer, Settled, Settler, Verb};
 
-use crate::harness::{Client, Fixed, next, order, pool, run, source};
-use crate::node::{Node, versions};
+use crate::harness::{next, run_on};
 use crate::raw;
+use crate::stage::Stage;
+use crate::support::BrokerVersion::{self, V3, V4};
+use crate::support::QueueKind;
 
-/// Consumes one message over a fresh pool and acknowledges it.
-async fn taken(node: &Node, queue: &str) -> Envelope {
-    let pool = pool(node.settings());
-    let mut consumer = pool.attach(order(queue, 1)).await.unwrap();
+/// Consumes one message and acknowledges it.
+async fn taken(at: &Stage) -> Envelope {
+    let mut consumer = at.attach(1).await;
     let envelope = next(&mut consumer).await;
     let settler = consumer.settler();
     assert_eq!(settler.settle(envelope.tag, Verb::Ack).await, Settled::Sent);
@@ -60,114 +61,101 @@ fn every_type() -> Vec<(&'static str, AMQPValue, Field)> {
 
 #[test]
 fn real_every_field_type_and_property_arrives_as_it_was_sent() {
-    run(async {
-        for version in versions(4) {
-            let node = Node::shared(version);
-            let client = Client::open(&node).await;
-            let queue = client.queue("classic", &[]).await;
-            let mut headers = FieldTable::default();
-            for (key, value, _) in every_type() {
-                headers.insert(key.into(), value);
-            }
-            let properties = BasicProperties::default()
-                .with_content_type("application/json".into())
-                .with_content_encoding("gzip".into())
-                .with_headers(headers)
-                .with_delivery_mode(2)
-                .with_priority(3)
-                .with_correlation_id("corr".into())
-                .with_reply_to("answers".into())
-                .with_expiration("600000".into())
-                .with_message_id("id-1".into())
-                .with_timestamp(1_700_000_000)
-                .with_type("order.created".into())
-                .with_user_id("guest".into())
-                .with_app_id("shop".into())
-                .with_cluster_id("c".into());
-            client.publish(&queue, properties, b"").await;
-            let envelope = taken(&node, &queue).await;
-            for (key, _, field) in every_type() {
-                assert_eq!(envelope.headers[key], field, "{key}");
-            }
-            let text = |t: &str| Some(t.to_owned());
-            let expected = Properties {
-                content_type: text("application/json"),
-                content_encoding: text("gzip"),
-                delivery_mode: Some(2),
-                priority: Some(3),
-                correlation_id: text("corr"),
-                reply_to: text("answers"),
-                expiration: text("600000"),
-                message_id: text("id-1"),
-                timestamp: Some(1_700_000_000),
-                kind: text("order.created"),
-                user_id: text("guest"),
-                app_id: text("shop"),
-                cluster_id: text("c"),
-            };
-            assert_eq!(envelope.properties, expected);
-            assert!(envelope.body.is_empty());
+    run_on(V4, async |version| {
+        let at = Stage::shared(version, QueueKind::Classic).await;
+        let mut headers = FieldTable::default();
+        for (key, value, _) in every_type() {
+            headers.insert(key.into(), value);
         }
+        let properties = BasicProperties::default()
+            .with_content_type("application/json".into())
+            .with_content_encoding("gzip".into())
+            .with_headers(headers)
+            .with_delivery_mode(2)
+            .with_priority(3)
+            .with_correlation_id("corr".into())
+            .with_reply_to("answers".into())
+            .with_expiration("600000".into())
+            .with_message_id("id-1".into())
+            .with_timestamp(1_700_000_000)
+            .with_type("order.created".into())
+            .with_user_id("guest".into())
+            .with_app_id("shop".into())
+            .with_cluster_id("c".into());
+        at.client.publish(&at.queue, properties, b"").await;
+        let envelope = taken(&at).await;
+        for (key, _, field) in every_type() {
+            assert_eq!(envelope.headers[key], field, "{key}");
+        }
+        let text = |t: &str| Some(t.to_owned());
+        let expected = Properties {
+            content_type: text("application/json"),
+            content_encoding: text("gzip"),
+            delivery_mode: Some(2),
+            priority: Some(3),
+            correlation_id: text("corr"),
+            reply_to: text("answers"),
+            expiration: text("600000"),
+            message_id: text("id-1"),
+            timestamp: Some(1_700_000_000),
+            kind: text("order.created"),
+            user_id: text("guest"),
+            app_id: text("shop"),
+            cluster_id: text("c"),
+        };
+        assert_eq!(envelope.properties, expected);
+        assert!(envelope.body.is_empty());
     });
 }
 
 /// Publishes a strange message and then a plain one; both must come, over one connection.
-async fn both_come(node: &Node, flags: u16, properties: &[u8]) -> Envelope {
-    let client = Client::open(node).await;
-    let queue = client.queue("classic", &[]).await;
-    raw::publish(node, &queue, flags, properties, b"strange");
-    client.publish_text(&queue, "plain").await;
-    let source: Fixed = source(node.settings());
-    let pool = rmq_watcher::broker::Pool::new(source.clone());
-    let mut consumer = pool.attach(order(&queue, 2)).await.unwrap();
+async fn both_come(version: BrokerVersion, flags: u16, properties: &[u8]) -> Envelope {
+    let at = Stage::shared(version, QueueKind::Classic).await;
+    raw::publish(&at.node, &at.queue, flags, properties, b"strange");
+    at.publish("plain").await;
+    let mut consumer = at.attach(2).await;
     let strange = next(&mut consumer).await;
     assert_eq!(&strange.body[..], b"strange");
     assert_eq!(&next(&mut consumer).await.body[..], b"plain");
     assert!(consumer.settler().barrier().await);
-    assert_eq!(source.resolved.get(), 1);
+    assert_eq!(at.source.resolved.get(), 1);
     strange
 }
 
 #[test]
 fn real_bytes_that_are_no_text_cost_neither_message_nor_connection() {
-    run(async {
-        for version in versions(3) {
-            let node = Node::shared(version);
-            let value = [b"S".to_vec(), raw::long(&[0xff, 0xfe])].concat();
-            let table = [raw::short(b"k\xffy"), value].concat();
-            let properties = [raw::long(&table), raw::short(b"caf\xe9"), raw::short(&[0xff; 200])].concat();
-            let flags = raw::HEADERS | raw::CORRELATION_ID | raw::TYPE;
-            let strange = both_come(&node, flags, &properties).await;
-            assert_eq!(strange.properties.correlation_id.as_deref(), Some("caf\u{fffd}"));
-            // 200 invalid bytes would be 600 bytes of text; a short string holds 255.
-            assert_eq!(strange.properties.kind, Some("\u{fffd}".repeat(85)));
-            assert_eq!(strange.headers["k\u{fffd}y"], Field::Text(vec![0xff, 0xfe]));
-        }
+    run_on(V3, async |version| {
+        let value = [b"S".to_vec(), raw::long(&[0xff, 0xfe])].concat();
+        let table = [raw::short(b"k\xffy"), value].concat();
+        let properties = [raw::long(&table), raw::short(b"caf\xe9"), raw::short(&[0xff; 200])].concat();
+        let flags = raw::HEADERS | raw::CORRELATION_ID | raw::TYPE;
+        let strange = both_come(version, flags, &properties).await;
+        assert_eq!(strange.properties.correlation_id.as_deref(), Some("caf\u{fffd}"));
+        // 200 invalid bytes would be 600 bytes of text; a short string holds 255.
+        assert_eq!(strange.properties.kind, Some("\u{fffd}".repeat(85)));
+        assert_eq!(strange.headers["k\u{fffd}y"], Field::Text(vec![0xff, 0xfe]));
     });
 }
 
 #[test]
 fn real_headers_nested_without_end_cost_neither_message_nor_process() {
-    run(async {
-        for version in versions(4) {
-            let node = Node::shared(version);
-            // 20,000 arrays, each in the one before: 100 kB.
-            let mut nested = Vec::new();
-            for _ in 0..20_000 {
-                let inner = std::mem::take(&mut nested);
-                nested = prepend_array(inner);
-            }
-            let table = [raw::short(b"n"), nested].concat();
-            let strange = both_come(&node, raw::HEADERS, &raw::long(&table)).await;
-            let mut depth = 0;
-            let mut field = &strange.headers["n"];
-            while let Field::Array(items) = field {
-                depth += 1;
-                let Some(next) = items.first() else { break };
-                field = next;
-            }
-            assert_eq!(depth, 65, "64 levels and the emptied one");
+    run_on(V4, async |version| {
+        // 20,000 arrays, each in the one before: 100 kB.
+        let mut nested = Vec::new();
+        for _ in 0..20_000 {
+            let inner = std::mem::take(&mut nested);
+            nested = prepend_array(inner);
         }
+        let table = [raw::short(b"n"), nested].concat();
+        let strange = both_come(version, raw::HEADERS, &raw::long(&table)).await;
+        let mut depth = 0;
+        let mut field = &strange.headers["n"];
+        while let Field::Array(items) = field {
+            depth += 1;
+            let Some(next) = items.first() else { break };
+            field = next;
+        }
+        assert_eq!(depth, 65, "64 levels and the emptied one");
     });
 }
 
@@ -181,45 +169,37 @@ fn prepend_array(mut content: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn real_headers_larger_than_our_frames_arrive() {
-    run(async {
-        for version in versions(3) {
-            let node = Node::shared(version);
-            let client = Client::open(&node).await;
-            let queue = client.queue("quorum", &[]).await;
-            let long = vec![b'h'; 100_000];
-            let mut headers = FieldTable::default();
-            headers.insert("big".into(), AMQPValue::LongString(long.clone().into()));
-            for (key, value, _) in every_type() {
-                headers.insert(key.into(), value);
-            }
-            let properties = BasicProperties::default().with_headers(headers).with_message_id("m".into());
-            client.publish(&queue, properties, b"body").await;
-            let envelope = taken(&node, &queue).await;
-            assert_eq!(envelope.headers.len(), every_type().len() + 1);
-            assert_eq!(envelope.headers["big"], Field::Text(long));
-            for (key, _, field) in every_type() {
-                assert_eq!(envelope.headers[key], field, "{key}");
-            }
-            assert_eq!(envelope.properties.message_id.as_deref(), Some("m"));
-            assert_eq!(&envelope.body[..], b"body");
+    run_on(V3, async |version| {
+        let at = Stage::shared(version, QueueKind::Quorum).await;
+        let long = vec![b'h'; 100_000];
+        let mut headers = FieldTable::default();
+        headers.insert("big".into(), AMQPValue::LongString(long.clone().into()));
+        for (key, value, _) in every_type() {
+            headers.insert(key.into(), value);
         }
+        let properties = BasicProperties::default().with_headers(headers).with_message_id("m".into());
+        at.client.publish(&at.queue, properties, b"body").await;
+        let envelope = taken(&at).await;
+        assert_eq!(envelope.headers.len(), every_type().len() + 1);
+        assert_eq!(envelope.headers["big"], Field::Text(long));
+        for (key, _, field) in every_type() {
+            assert_eq!(envelope.headers[key], field, "{key}");
+        }
+        assert_eq!(envelope.properties.message_id.as_deref(), Some("m"));
+        assert_eq!(&envelope.body[..], b"body");
     });
 }
 
 #[test]
 fn real_large_bodies_arrive_whole() {
-    run(async {
-        for version in versions(3) {
-            let node = Node::shared(version);
-            let client = Client::open(&node).await;
-            let queue = client.queue("classic", &[]).await;
-            // RabbitMQ 4 takes 16 MiB unless told otherwise.
-            let size = if version == 3 { 20 << 20 } else { 15 << 20 };
-            let body: Vec<u8> = (0..size).map(|n: u32| n.to_le_bytes()[(n % 3) as usize]).collect();
-            client.publish(&queue, BasicProperties::default(), &body).await;
-            let envelope = taken(&node, &queue).await;
-            assert_eq!(envelope.body.len(), body.len());
-            assert!(envelope.body == body, "the body differs");
-        }
+    run_on(V3, async |version| {
+        let at = Stage::shared(version, QueueKind::Classic).await;
+        // RabbitMQ 4 takes 16 MiB unless told otherwise.
+        let size = if version == V3 { 20 << 20 } else { 15 << 20 };
+        let body: Vec<u8> = (0..size).map(|n: u32| n.to_le_bytes()[(n % 3) as usize]).collect();
+        at.client.publish(&at.queue, BasicProperties::default(), &body).await;
+        let envelope = taken(&at).await;
+        assert_eq!(envelope.body.len(), body.len());
+        assert!(envelope.body == body, "the body differs");
     });
 }

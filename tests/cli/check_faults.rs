@@ -1,9 +1,8 @@
 //! `check` where one thing is wrong: one sentence that names what, where and what to do; the rest is tried all the same.
 
 use crate::bench::{Bench, Checked};
-use crate::proc::tls_broker;
 use crate::support::stub_airflow::StubDag;
-use crate::support::{BrokerVersion, Dialect, Fault, What, ports};
+use crate::support::{BrokerVersion, Certificates, Dialect, Fault, What, ports};
 
 fn bench() -> Bench {
     Bench::new(BrokerVersion::V3, Dialect::V2)
@@ -56,11 +55,12 @@ fn real_unreachable_broker_is_told() {
 
 #[test]
 fn real_untrusted_certificate_is_told() {
-    let (broker, port, folder) = tls_broker();
+    let certificates = Certificates::make();
+    let (broker, port) = certificates.node(BrokerVersion::V3, "server", false);
     let bench = Bench::on(broker, Dialect::V2);
     let url = format!("amqps://guest:guest@localhost:{port}/{}", bench.broker.vhost());
     Checked::of(&bench.setup_with(&url)).expect_one_fault(&["TLS to localhost", "certificate", "rmq_default"]);
-    let ca = folder.path().join("ca.pem").display().to_string().replace('/', "%2F");
+    let ca = certificates.path("ca.pem").display().to_string().replace('/', "%2F");
     let checked = Checked::of(&bench.setup_with(&format!("{url}?ca_certs={ca}")));
     assert_eq!(checked.code, Some(0), "{}", checked.out);
 }

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use crate::bench::{Bench, LATER};
-use crate::proc::{Held, tls_broker};
+use crate::proc::Held;
 use crate::state::{attempts, wait_status};
-use crate::support::{Broker, BrokerVersion, Dialect, ProxyMode, QueueKind, TcpProxy, eventually};
+use crate::support::{BrokerVersion, Certificates, Dialect, ProxyMode, QueueKind, TcpProxy, eventually};
 
 /// The first attempts fill caches and start threads that stay.
 const WARM: u32 = 10;
@@ -85,7 +85,7 @@ fn real_fifty_attempts_at_a_silent_peer_leave_nothing() {
 #[test]
 fn real_fifty_attempts_with_an_untrusted_certificate_leave_nothing() {
     // TLS ends before AMQP begins, so the version of the broker cannot matter.
-    let (broker, port, _folder): (Broker, u16, _) = tls_broker();
+    let (broker, port) = Certificates::make().node(BrokerVersion::V3, "server", false);
     let bench = Bench::on(broker, Dialect::V2);
     let url = format!("amqps://guest:guest@localhost:{port}/{}", bench.broker.vhost());
     does_not_grow(&bench, &url, &["certificate"]);

@@ -1,9 +1,4 @@
-//! The kernel's view of a process, and a broker with a certificate that nobody trusts.
-
-use std::path::Path;
-use std::process::Command;
-
-use crate::support::{Broker, BrokerVersion, ports};
+//! The kernel's view of a process.
 
 /// What a process holds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,52 +47,4 @@ pub(crate) fn command_line(pid: i32) -> String {
 pub(crate) fn children(pid: i32) -> Vec<i32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect()
-}
-
-/// A node of one's own with a certificate from an authority that no system trusts, its TLS port, and the folder of `ca.pem`.
-pub(crate) fn tls_broker() -> (Broker, u16, tempfile::TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let new_key = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"];
-    openssl(&new_key, &["-subj", "/CN=test authority", "-keyout", &path("ca-key.pem"), "-out", &path("ca.pem")]);
-    openssl(
-        &new_key,
-        &[
-            "-subj",
-            "/CN=localhost",
-            "-addext",
-            "subjectAltName=DNS:localhost,IP:127.0.0.1",
-            "-addext",
-            "basicConstraints=critical,CA:FALSE",
-            "-CA",
-            &path("ca.pem"),
-            "-CAkey",
-            &path("ca-key.pem"),
-            "-keyout",
-            &path("key.pem"),
-            "-out",
-            &path("cert.pem"),
-        ],
-    );
-    // The broker's process may run as another user.
-    for name in ["", "key.pem", "cert.pem"] {
-        readable_by_all(&folder.path().join(name));
-    }
-    let port = ports::unused();
-    let conf = [
-        format!("listeners.ssl.1 = 127.0.0.1:{port}"),
-        format!("ssl_options.certfile = {}", path("cert.pem")),
-        format!("ssl_options.keyfile = {}", path("key.pem")),
-    ];
-    let lines: Vec<&str> = conf.iter().map(String::as_str).collect();
-    (Broker::own(BrokerVersion::V3, &lines), port, folder)
-}
-
-fn readable_by_all(path: &Path) {
-    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-}
-
-fn openssl(args: &[&str], more: &[&str]) {
-    let made = Command::new("openssl").args(args).args(more).output().expect("openssl is there");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }

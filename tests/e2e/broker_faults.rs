@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Broker, BrokerVersion, Dialect, Message, QueueKind, Setup, StubAirflow, Watcher};
+use crate::support::{Broker, BrokerVersion, Certificates, Dialect, Message, QueueKind, Setup, StubAirflow, Watcher};
 use crate::waits::{LATER, SOON, wait_status};
 
 struct Bench {
@@ -90,45 +90,15 @@ fn real_frozen_broker_is_told_and_over_when_it_wakes() {
 
 #[test]
 fn real_untrusted_certificate_is_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    openssl(
-        &["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test authority"],
-        &[("-keyout", &path("ca-key.pem")), ("-out", &path("ca.pem"))],
-    );
-    openssl(
-        &["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"],
-        &[
-            ("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
-            ("-addext", "basicConstraints=critical,CA:FALSE"),
-            ("-CA", &path("ca.pem")),
-            ("-CAkey", &path("ca-key.pem")),
-            ("-keyout", &path("key.pem")),
-            ("-out", &path("cert.pem")),
-        ],
-    );
-    // The broker's process may run as another user.
-    for name in ["", "key.pem", "cert.pem"] {
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(folder.path().join(name), mode).unwrap();
-    }
-    let port = crate::support::ports::unused();
-    let listener = format!("listeners.ssl.1 = 127.0.0.1:{port}");
-    let (cert, key) =
-        (format!("ssl_options.certfile = {}", path("cert.pem")), format!("ssl_options.keyfile = {}", path("key.pem")));
-    let bench = Bench::new(Broker::own(BrokerVersion::V3, &[&listener, &cert, &key]));
+    let certificates = Certificates::make();
+    let (broker, port) = certificates.node(BrokerVersion::V3, "server", false);
+    let bench = Bench::new(broker);
     bench.broker.declare("bench", QueueKind::Classic, json!({}));
     let url = format!("amqps://guest:guest@localhost:{port}/{}", bench.broker.vhost());
     let setup = bench.setup(&url);
     let mut watcher = bench.expect_fault(&setup, &["certificate"]);
     assert!(watcher.stop(SOON).success());
-    let setup = bench.setup(&format!("{url}?ca_certs={}", path("ca.pem").replace('/', "%2F")));
+    let ca = certificates.path("ca.pem").display().to_string();
+    let setup = bench.setup(&format!("{url}?ca_certs={}", ca.replace('/', "%2F")));
     bench.expect_recovery(&setup, setup.start());
-}
-
-fn openssl(args: &[&str], options: &[(&str, &str)]) {
-    let mut command = std::process::Command::new("openssl");
-    command.args(args).args(options.iter().flat_map(|(name, value)| [name, value]));
-    let made = command.output().expect("openssl is there");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }

@@ -83,8 +83,38 @@ impl Broker {
     /// # Panics
     /// If it cannot be started.
     pub fn own(version: BrokerVersion, conf: &[&str]) -> Self {
+        Self::start_own(version, Self::new_folder(), conf)
+    }
+
+    /// The same for a node that reads the files of a folder, of which it gets copies. `conf` is told the folder in which the
+    /// node sees them.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn own_with_files(version: BrokerVersion, files: &Path, conf: impl FnOnce(&str) -> Vec<String>) -> Self {
+        let node = Self::new_folder();
+        let copies = node.join("files");
+        std::fs::create_dir_all(&copies).unwrap();
+        for file in std::fs::read_dir(files).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), copies.join(file.file_name())).unwrap();
+        }
+        let seen = match version {
+            BrokerVersion::V3 => copies.display().to_string(),
+            // It runs in a root of its own, where its folder is /node.
+            BrokerVersion::V4 => "/node/files".to_owned(),
+        };
+        let conf = conf(&seen);
+        let lines: Vec<&str> = conf.iter().map(String::as_str).collect();
+        Self::start_own(version, node, &lines)
+    }
+
+    fn new_folder() -> PathBuf {
         let name = format!("rmq-node-{:x}-{:x}", std::process::id(), fastrand::u32(..));
-        let node = std::env::temp_dir().join(name);
+        std::env::temp_dir().join(name)
+    }
+
+    fn start_own(version: BrokerVersion, node: PathBuf, conf: &[&str]) -> Self {
         let me = std::process::id().to_string();
         let mut args = vec!["--version", version.digit(), "--with-pid", &me];
         for line in conf {
@@ -228,13 +258,24 @@ impl Broker {
         self.expect_ok("DELETE", &self.path("queues", queue), None);
     }
 
-    /// Adds a user with a password and the given permissions on this virtual host; removed with the node only.
-    pub fn add_user(&self, user: &str, password: &str, configure: &str, write: &str, read: &str) {
+    /// Adds a user with a password and no permission at all; removed with the node only.
+    pub fn add_stranger(&self, user: &str, password: &str) {
         let body = json!({"password": password, "tags": ""});
         self.expect_ok("PUT", &format!("users/{}", escape(user)), Some(&body));
+    }
+
+    /// Adds a user with a password and the given permissions on this virtual host; removed with the node only.
+    pub fn add_user(&self, user: &str, password: &str, configure: &str, write: &str, read: &str) {
+        self.add_stranger(user, password);
         let rights = json!({"configure": configure, "write": write, "read": read});
         let path = format!("permissions/{}/{}", escape(&self.vhost), escape(user));
         self.expect_ok("PUT", &path, Some(&rights));
+    }
+
+    /// Lets at most so many connections into this virtual host.
+    pub fn limit_connections(&self, most: u32) {
+        let path = format!("vhost-limits/{}/max-connections", escape(&self.vhost));
+        self.expect_ok("PUT", &path, Some(&json!({"value": most})));
     }
 
     /// Publishes messages in order and waits until the broker has them.

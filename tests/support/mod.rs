@@ -4,6 +4,7 @@
 //! | what | for |
 //! |---|---|
 //! | [`Broker`] | a virtual host of one's own on a shared node, or a node of one's own to break |
+//! | [`Certificates`] | authorities and what they sign, for TLS |
 //! | [`Airflow`] | a shared real instance, looked at over REST as a person would |
 //! | [`StubAirflow`] | both REST dialects in memory, with faults on demand |
 //! | [`TcpProxy`] | a wire that freezes or resets |
@@ -26,6 +27,7 @@
 
 pub mod airflow;
 pub mod broker;
+pub mod certificates;
 pub mod http;
 pub mod ports;
 pub mod proxy;
@@ -36,6 +38,7 @@ pub mod watcher;
 
 pub use airflow::{Airflow, AirflowVersion};
 pub use broker::{Broker, BrokerVersion, QueueKind};
+pub use certificates::Certificates;
 pub use proxy::{ProxyMode, TcpProxy};
 pub use publish::Message;
 pub use stub_airflow::{Dialect, Fault, StubAirflow, What};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable, LongString};
-use lapin::{BasicProperties, Connection, ConnectionProperties};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 
 /// No confirm takes longer on a machine that works.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -73,17 +73,55 @@ impl Message {
 /// # Panics
 /// If the connection fails, or a message is not confirmed or cannot be routed.
 pub fn publish(amqp_url: &str, messages: &[Message]) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let all = async { tokio::time::timeout(LIMIT, publish_all(amqp_url, messages)).await };
-    runtime.block_on(all).expect("published within the limit").expect("published");
+    over_one_connection(amqp_url, async |channel| send(channel, messages).await);
 }
 
-async fn publish_all(amqp_url: &str, messages: &[Message]) -> lapin::Result<()> {
+/// Ready messages and consumers of a queue, by a passive declare: exact, and as of now.
+///
+/// # Panics
+/// If the connection fails or there is no such queue.
+pub fn passive(amqp_url: &str, queue: &str) -> (u32, u32) {
+    over_one_connection(amqp_url, async |channel| counts(channel, queue).await)
+}
+
+/// Does something over a connection that lasts as long, blocking.
+fn over_one_connection<T>(amqp_url: &str, work: impl AsyncFnOnce(&Channel) -> lapin::Result<T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let all = async {
+        let (connection, channel) = connect(amqp_url).await?;
+        let made = work(&channel).await?;
+        connection.close(200, "done".into()).await?;
+        Ok::<_, lapin::Error>(made)
+    };
+    runtime
+        .block_on(async { tokio::time::timeout(LIMIT, all).await })
+        .expect("answered within the limit")
+        .expect("a connection that works")
+}
+
+// --- for tests that are async themselves ------------------------------------------------------------------------------------
+
+/// A connection, and a channel on which the broker confirms what is published.
+///
+/// # Errors
+/// Whatever lapin reports.
+pub async fn connect(amqp_url: &str) -> lapin::Result<(Connection, Channel)> {
     let runtime = async_rs::Runtime::tokio_current();
-    let options = ConnectionProperties::default().with_connection_name("test publisher".into());
+    let options = ConnectionProperties::default().with_connection_name("test client".into());
     let connection = Connection::connect_with_runtime(amqp_url, options, runtime).await?;
     let channel = connection.create_channel().await?;
     channel.confirm_select(ConfirmSelectOptions::default()).await?;
+    Ok((connection, channel))
+}
+
+/// Publishes messages in order and waits until the broker has confirmed them all.
+///
+/// # Errors
+/// Whatever lapin reports.
+///
+/// # Panics
+/// If a message is not confirmed or cannot be routed.
+pub async fn send(channel: &Channel, messages: &[Message]) -> lapin::Result<()> {
     let mandatory = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
     let mut confirms = Vec::new();
     for message in messages {
@@ -108,27 +146,15 @@ async fn publish_all(amqp_url: &str, messages: &[Message]) -> lapin::Result<()> 
         // An acknowledged message may still have come back as unroutable.
         assert!(matches!(confirm, lapin::Confirmation::Ack(None)), "not taken by any queue: {confirm:?}");
     }
-    connection.close(200, "done".into()).await
+    Ok(())
 }
 
 /// Ready messages and consumers of a queue, by a passive declare: exact, and as of now.
 ///
-/// # Panics
-/// If the connection fails or there is no such queue.
-pub fn passive(amqp_url: &str, queue: &str) -> (u32, u32) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let ask = async {
-        let on = async_rs::Runtime::tokio_current();
-        let options = ConnectionProperties::default();
-        let connection = Connection::connect_with_runtime(amqp_url, options, on).await?;
-        let channel = connection.create_channel().await?;
-        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-        let found = channel.queue_declare(queue.into(), passive, FieldTable::default()).await?;
-        connection.close(200, "done".into()).await?;
-        Ok::<_, lapin::Error>((found.message_count(), found.consumer_count()))
-    };
-    runtime
-        .block_on(async { tokio::time::timeout(LIMIT, ask).await })
-        .expect("answered within the limit")
-        .expect("the queue is there")
+/// # Errors
+/// Whatever lapin reports; a queue that is not there closes the channel.
+pub async fn counts(channel: &Channel, queue: &str) -> lapin::Result<(u32, u32)> {
+    let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    let found = channel.queue_declare(queue.into(), passive, FieldTable::default()).await?;
+    Ok((found.message_count(), found.consumer_count()))
 }

@@ -68,11 +68,9 @@ pub(super) enum Read<'a> {
 
 /// Sorts out what no look-up can use.
 pub(super) fn read(exchange: &Exchange) -> Read<'_> {
-    let reply = match exchange {
-        Exchange::NotSent(reason) | Exchange::AnswerLost(reason) => {
-            return Read::Nothing(reason.clone());
-        }
-        Exchange::Replied(reply) => reply,
+    let reply = match exchange.reply() {
+        Ok(reply) => reply,
+        Err(reason) => return Read::Nothing(reason.to_owned()),
     };
     match (reply.status, voice(reply)) {
         (401 | 403, _) => Read::Nothing(refused_access(reply)),
@@ -87,13 +85,7 @@ mod tests {
     use super::*;
 
     fn exchange(status: u16, kind: &str, body: &str) -> Exchange {
-        Exchange::Replied(Reply {
-            status,
-            content_type: Some(kind.to_owned()),
-            location: None,
-            retry_after: None,
-            body: body.as_bytes().to_vec(),
-        })
+        Exchange::Replied(Reply::plain(status, Some(kind), body))
     }
 
     fn json(status: u16, body: &str) -> Exchange {

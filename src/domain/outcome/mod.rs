@@ -51,6 +51,17 @@ pub enum Exchange {
     AnswerLost(String),
 }
 
+impl Exchange {
+    /// The answer, or why there is none, for questions that may be asked again: there it is the same whether the request or
+    /// its answer was lost.
+    fn reply(&self) -> Result<&Reply, &str> {
+        match self {
+            Self::Replied(reply) => Ok(reply),
+            Self::NotSent(reason) | Self::AnswerLost(reason) => Err(reason),
+        }
+    }
+}
+
 /// An HTTP answer, its body read up to a bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
@@ -64,6 +75,20 @@ pub struct Reply {
     pub retry_after: Option<Duration>,
     /// The body, whole: an answer longer than its bound is reported as [`Exchange::AnswerLost`].
     pub body: Vec<u8>,
+}
+
+#[cfg(test)]
+impl Reply {
+    /// An answer that redirects nowhere and asks for no patience.
+    fn plain(status: u16, content_type: Option<&str>, body: &str) -> Self {
+        Self {
+            status,
+            content_type: content_type.map(str::to_owned),
+            location: None,
+            retry_after: None,
+            body: body.as_bytes().to_vec(),
+        }
+    }
 }
 
 /// What asking for a DAG run led to.

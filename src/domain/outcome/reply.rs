@@ -105,12 +105,17 @@ fn place_of(location: &str) -> String {
     tidy(location.split(['?', '#']).next().unwrap_or_default())
 }
 
-/// One sentence about an answer that lets us not in (401, 403).
-pub(super) fn refused_access(reply: &Reply) -> String {
-    let said = match voice(reply) {
+/// Airflow's words in an answer; empty where it is not Airflow's.
+fn said(reply: &Reply) -> String {
+    match voice(reply) {
         Voice::Json(json) => words(&json),
         Voice::Redirect | Voice::Other => String::new(),
-    };
+    }
+}
+
+/// One sentence about an answer that lets us not in (401, 403).
+pub(super) fn refused_access(reply: &Reply) -> String {
+    let said = said(reply);
     let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
     if reply.status == 401 {
         format!("Airflow does not accept our credentials: 401{said}; check the user, password or token")
@@ -123,10 +128,7 @@ pub(super) fn refused_access(reply: &Reply) -> String {
 
 /// One sentence about a 429 or 5xx.
 pub(super) fn unwell(reply: &Reply) -> String {
-    let said = match voice(reply) {
-        Voice::Json(json) => words(&json),
-        Voice::Redirect | Voice::Other => String::new(),
-    };
+    let said = said(reply);
     if said.is_empty() {
         format!("Airflow answered {}", reply.status)
     } else {
@@ -182,13 +184,7 @@ mod tests {
     use super::*;
 
     fn reply(status: u16, kind: &str, body: &str) -> Reply {
-        Reply {
-            status,
-            content_type: Some(kind.to_owned()),
-            location: None,
-            retry_after: None,
-            body: body.as_bytes().to_vec(),
-        }
+        Reply::plain(status, Some(kind), body)
     }
 
     #[test]

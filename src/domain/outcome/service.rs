@@ -10,11 +10,9 @@ use super::{AccessAnswer, Exchange, HealthAnswer, HealthReport, Part, VersionAns
 
 /// What an exchange means that asked `{prefix}/version`, which both generations answer without credentials.
 pub fn classify_version(exchange: &Exchange) -> VersionAnswer {
-    let reply = match exchange {
-        Exchange::NotSent(reason) | Exchange::AnswerLost(reason) => {
-            return VersionAnswer::Unavailable { reason: reason.clone(), retry_after: None };
-        }
-        Exchange::Replied(reply) => reply,
+    let reply = match exchange.reply() {
+        Ok(reply) => reply,
+        Err(reason) => return VersionAnswer::Unavailable { reason: reason.to_owned(), retry_after: None },
     };
     match (reply.status, voice(reply)) {
         (200, Voice::Json(json)) => match json.get("version").and_then(Value::as_str) {
@@ -57,11 +55,9 @@ fn part(json: Option<&Value>) -> Part {
 
 /// What an exchange means that asked for one DAG of the list: whether our credentials may read.
 pub fn classify_access(exchange: &Exchange) -> AccessAnswer {
-    let reply = match exchange {
-        Exchange::NotSent(reason) | Exchange::AnswerLost(reason) => {
-            return AccessAnswer::Unavailable(reason.clone());
-        }
-        Exchange::Replied(reply) => reply,
+    let reply = match exchange.reply() {
+        Ok(reply) => reply,
+        Err(reason) => return AccessAnswer::Unavailable(reason.to_owned()),
     };
     match (reply.status, voice(reply)) {
         (200, Voice::Json(json)) if json.get("dags").is_some_and(Value::is_array) => AccessAnswer::Granted,
@@ -77,13 +73,7 @@ mod tests {
     use super::*;
 
     fn exchange(status: u16, kind: &str, body: &str) -> Exchange {
-        Exchange::Replied(Reply {
-            status,
-            content_type: Some(kind.to_owned()),
-            location: None,
-            retry_after: None,
-            body: body.as_bytes().to_vec(),
-        })
+        Exchange::Replied(Reply::plain(status, Some(kind), body))
     }
 
     #[test]

@@ -5,13 +5,7 @@ use std::time::Duration;
 use super::*;
 
 fn exchange(status: u16, kind: Option<&str>, body: &str) -> Exchange {
-    Exchange::Replied(Reply {
-        status,
-        content_type: kind.map(str::to_owned),
-        location: None,
-        retry_after: None,
-        body: body.as_bytes().to_vec(),
-    })
+    Exchange::Replied(Reply::plain(status, kind, body))
 }
 
 fn json(status: u16, body: &str) -> Exchange {
