@@ -42,6 +42,16 @@ pub fn immediate_conf(envelope: &Envelope, subscription: SubscriptionId) -> Map<
     conf
 }
 
+/// A message without its body as JSON, for keeping: exchange, routing key, headers and properties.
+pub fn message_head(envelope: &Envelope) -> Value {
+    json!({
+        "exchange": envelope.exchange,
+        "routing_key": envelope.routing_key,
+        "headers": table_to_json(&envelope.headers),
+        "properties": properties_to_json(&envelope.properties),
+    })
+}
+
 /// Text as it stands in a conf: Airflow's database may refuse NUL in JSON text (Postgres does), so it never gets there.
 pub(super) fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")

@@ -19,16 +19,13 @@ use crate::domain::envelope::Envelope;
 use crate::domain::key::{DeliveryKey, KeyKind};
 use crate::domain::ledger::{Binding, ConfOrigin, Outcome};
 use crate::domain::outcome::{RunLookup, TriggerAnswer};
-use crate::domain::payload::immediate_conf;
+use crate::domain::payload::{immediate_conf, message_head};
 use crate::domain::shutdown::Phase;
 use crate::domain::subscription::Subscription;
 use crate::domain::target::TargetHistory;
 use crate::ports::{Runs, Settler, Verb};
 use crate::store::StoreError;
 use crate::store::ledger::RowId;
-
-/// How much of a refused message's body is kept before it is rejected, in bytes.
-const KEPT_BODY_BYTES: usize = 1024 * 1024;
 
 /// What the deliveries of one consumer share.
 pub(super) struct Desk<R, S> {
@@ -111,7 +108,8 @@ impl<R: Runs, S: Settler> Task<R, S> {
                 Err(error) => {
                     // Others may need the place meanwhile.
                     permit = None;
-                    self.desk.report.store_refused(&self.desk.context, &error).await;
+                    let desk = Rc::clone(&self.desk);
+                    let _held = desk.report.store_refused(&desk.context, &error).await;
                     tries += 1;
                     self.pause(&seat, tries, None).await.ok()?;
                 }
@@ -219,7 +217,8 @@ impl<R: Runs, S: Settler> Task<R, S> {
                 Err(_) if self.key.kind() == KeyKind::MessageId => return Ok(permit),
                 Err(error) => {
                     drop(permit);
-                    self.desk.report.store_refused(&self.desk.context, &error).await;
+                    let desk = Rc::clone(&self.desk);
+                    let _held = desk.report.store_refused(&desk.context, &error).await;
                     tries += 1;
                     self.pause(&flight.seat, tries, None).await?;
                 }
@@ -234,7 +233,8 @@ impl<R: Runs, S: Settler> Task<R, S> {
             match flight.ledgered.take_next_number(&self.desk.context.store, self.now_ms()).await {
                 Ok(()) => return Ok(Input::Begin),
                 Err(error) => {
-                    self.desk.report.store_refused(&self.desk.context, &error).await;
+                    let desk = Rc::clone(&self.desk);
+                    let _held = desk.report.store_refused(&desk.context, &error).await;
                     tries += 1;
                     self.pause(&flight.seat, tries, None).await?;
                 }
@@ -304,12 +304,14 @@ impl<R: Runs, S: Settler> Task<R, S> {
             self.pause(&flight.seat, u32::MAX, Some(self.desk.context.limits.ack_deadline)).await?;
             return Err(Woken::Deadline);
         };
-        let body = self.envelope.body.slice(..self.envelope.body.len().min(KEPT_BODY_BYTES));
+        let message = (message_head(&self.envelope).to_string(), self.envelope.body.clone());
         let mut tries = 0;
         loop {
-            let kept = self.desk.context.store.keep_refused(row, reason.to_owned(), body.to_vec(), self.now_ms()).await;
+            let kept =
+                self.desk.context.store.keep_refused(row, reason.to_owned(), message.clone(), self.now_ms()).await;
             let Err(error) = kept else { return Ok(()) };
-            self.desk.report.store_refused(&self.desk.context, &error).await;
+            let desk = Rc::clone(&self.desk);
+            let _held = desk.report.store_refused(&desk.context, &error).await;
             tries += 1;
             self.pause(&flight.seat, tries, None).await?;
         }
@@ -322,7 +324,7 @@ impl<R: Runs, S: Settler> Task<R, S> {
             && let Err(error) = self.desk.context.store.release(row, now_ms).await
         {
             // Given back without that record it would get a second row: it stays held to the end of its channel.
-            return self.desk.report.store_refused(&self.desk.context, &error).await;
+            return drop(self.desk.report.store_refused(&self.desk.context, &error).await);
         }
         flight.land();
         if let Some(held) = flight.seat.take() {

@@ -119,9 +119,11 @@ impl Report {
         held
     }
 
-    /// The state file refused something that a delivery has to wait for.
-    pub(super) async fn store_refused<R>(&self, context: &Context<R>, error: &StoreError) {
+    /// The state file refused something that a delivery has to wait for: it is held as long as what is returned lives.
+    pub(super) async fn store_refused<R>(&self, context: &Context<R>, error: &StoreError) -> HeldOne {
+        let held = HeldOne::new(&self.held);
         self.trouble(context, Trouble::Store, &error.to_string()).await;
+        held
     }
 
     /// Says once, for each new reason, what keeps deliveries from their target.
@@ -197,8 +199,8 @@ impl Report {
         let Subscription { dag_id, queue, .. } = &self.subscription;
         tracing::warn!(
             event = events::MESSAGE_REFUSED,
-            "RMQ Watcher: DAG '{dag_id}' cannot take the message of run {run}: {reason}; it was kept in the state file and \
-             dead-lettered from queue '{queue}'"
+            "RMQ Watcher: DAG '{dag_id}' cannot take the message of run {run}: {reason}; it was kept whole in the \
+             state file and dead-lettered from queue '{queue}'"
         );
     }
 

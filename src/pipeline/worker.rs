@@ -164,7 +164,7 @@ where
             if let Some(row) = noted.get()
                 && let Err(error) = context.store.release(row, context.now_ms()).await
             {
-                report.store_refused(context, &error).await;
+                drop(report.store_refused(context, &error).await);
             }
             held.settle(Verb::GiveBackTried, None).await;
         }

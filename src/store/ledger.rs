@@ -1,5 +1,6 @@
 //! The ledger's rows and the epochs they belong to.
 
+use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, Row as SqlRow, named_params, params};
 
 use super::{Store, StoreError};
@@ -84,15 +85,21 @@ impl Store {
         .await;
     }
 
-    /// Keeps the body of a message that is about to be rejected, and its outcome with it.
+    /// Keeps a message that is about to be rejected (its body, and all else of it as JSON), and its outcome with it.
     ///
     /// # Errors
     /// Nothing was kept: do not reject.
-    pub async fn keep_refused(&self, row: RowId, reason: String, body: Vec<u8>, now_ms: i64) -> Result<(), StoreError> {
+    pub async fn keep_refused(
+        &self,
+        row: RowId,
+        reason: String,
+        (head, body): (String, Bytes),
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
         self.call("to keep a refused message", move |connection| {
-            let sql = "UPDATE ledger SET state = 'dlq', outcome = 'dlq', reason = ?2, kept_body = ?3, \
-                       updated_at_ms = max(?4, updated_at_ms + 1) WHERE id = ?1";
-            connection.prepare_cached(sql)?.execute(params![row.0, reason, body, now_ms]).map(drop)
+            let sql = "UPDATE ledger SET state = 'dlq', outcome = 'dlq', reason = ?2, kept_body = ?3, kept_head = ?4, \
+                       updated_at_ms = max(?5, updated_at_ms + 1) WHERE id = ?1";
+            connection.prepare_cached(sql)?.execute(params![row.0, reason, body.as_ref(), head, now_ms]).map(drop)
         })
         .await
     }

@@ -9,7 +9,7 @@
 //! | `cache_size` | 256 KiB | resident memory; the working set is a few pages |
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -109,6 +109,9 @@ impl From<rusqlite::Error> for Trouble {
 }
 
 fn connect(path: &Path) -> Result<Connection, Trouble> {
+    // Refused messages are kept in it: for its owner only, whatever the directory's mode. SQLite gives its other files the same
+    // mode. What is wrong with the path is said by the opening.
+    drop(fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path));
     let mut connection = Connection::open(path)?;
     connection.busy_timeout(Duration::from_secs(1))?;
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;

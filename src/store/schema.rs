@@ -56,8 +56,9 @@ CREATE TABLE ledger (
     epoch             INTEGER NOT NULL,
     is_first_delivery INTEGER NOT NULL,
     content           TEXT NOT NULL,
-    -- The body of a refused message, kept before it is rejected.
+    -- A refused message, kept before it is rejected: its body, and all else of it as JSON.
     kept_body         BLOB,
+    kept_head         TEXT,
     created_at_ms     INTEGER NOT NULL,
     updated_at_ms     INTEGER NOT NULL,
     settled_at_ms     INTEGER,

@@ -82,6 +82,7 @@ fn a_refused_message_is_kept_and_dead_lettered() {
         world.until_drained().await;
         assert_eq!(world.broker.verbs(), [(Some("m1".into()), Verb::DeadLetter)]);
         assert_eq!(world.sql("SELECT CAST(kept_body AS TEXT) || ', ' || reason FROM ledger"), "the body, bad param");
+        assert_eq!(world.sql("SELECT kept_head ->> 'properties' ->> 'message_id' FROM ledger"), "m1");
     });
 }
 

@@ -189,7 +189,8 @@ fn what_is_refused_is_kept() {
     run(async {
         let ledger = Ledger::new();
         let bound = ledger.bind(KeyKind::MessageId, ledger.epoch().await, false).await;
-        ledger.store.keep_refused(bound.row, "no".into(), b"body".to_vec(), 2_000).await.unwrap();
+        let message = ("{}".to_owned(), bytes::Bytes::from_static(b"body"));
+        ledger.store.keep_refused(bound.row, "no".into(), message, 2_000).await.unwrap();
         assert_eq!((ledger.column("kept_body"), ledger.column("state")), (vec!["body".into()], vec!["dlq".into()]));
     });
 }

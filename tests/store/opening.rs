@@ -27,6 +27,7 @@ fn the_directory_is_made_for_its_owner_only_and_opening_again_changes_nothing() 
     let (_, opened) = open_inline(&state, 0).unwrap();
     assert_eq!(opened.moved_aside, None);
     assert_eq!(fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(file(&state)).unwrap().permissions().mode() & 0o777, 0o600);
     let before = schema(&state);
     assert!(before.iter().any(|sql| sql.contains("CREATE TABLE ledger")));
     drop(open_inline(&state, 0).unwrap());
