@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lapin::types::AMQPValue;
+use rmq_watcher::domain::connection::AmqpSettings;
 use rmq_watcher::domain::envelope::Field;
 use rmq_watcher::domain::fault::BrokerFaultKind;
 use rmq_watcher::domain::ids::DeliveryTag;
@@ -10,6 +11,7 @@ use rmq_watcher::ports::{Broker, Consumer, Settled, Settler, Verb};
 
 use crate::harness::{Client, end_of, next, order, pool, run};
 use crate::node::{Node, versions};
+use crate::peers::Relay;
 
 #[test]
 fn real_each_verb_does_at_the_broker_what_it_means() {
@@ -126,6 +128,38 @@ fn real_ack_after_the_brokers_deadline_is_lost_and_the_connection_lives() {
             let envelope = next(&mut consumer).await;
             assert!(envelope.redelivered);
             assert_eq!(consumer.settler().settle(envelope.tag, Verb::Ack).await, Settled::Sent);
+        }
+    });
+}
+
+#[test]
+fn real_barrier_that_is_not_answered_ends_the_connection() {
+    run(async {
+        for version in versions(4) {
+            let node = Node::shared(version);
+            let client = Client::open(&node).await;
+            let queue = client.queue("classic", &[]).await;
+            client.publish_text(&queue, "m").await;
+            let relay = Relay::start(node.port).await;
+            let settings = AmqpSettings {
+                hosts: vec!["127.0.0.1".to_owned()],
+                port: relay.port,
+                rpc_timeout: Duration::from_secs(1),
+                heartbeat_secs: 60,
+                ..node.settings()
+            };
+            let pool = pool(settings);
+            let mut consumer = pool.attach(order(&queue, 1)).await.unwrap();
+            let settler = consumer.settler();
+            let tag = next(&mut consumer).await.tag;
+            assert!(settler.barrier().await);
+            relay.freeze();
+            // The kernel still takes the bytes, so only the barrier can tell.
+            assert_eq!(settler.settle(tag, Verb::Ack).await, Settled::Sent);
+            assert!(!settler.barrier().await);
+            let fault = end_of(&mut consumer, 5).await;
+            assert_eq!(fault.kind, BrokerFaultKind::Unreachable, "{}", fault.text);
+            assert!(!settler.barrier().await);
         }
     });
 }
