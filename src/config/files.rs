@@ -87,9 +87,8 @@ mod tests {
     #[test]
     fn what_is_no_file_is_refused_without_opening_it() {
         let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
-        for path in [pipe.as_path(), folder.path()] {
+        // Reading this device would never end.
+        for path in [Path::new("/dev/zero"), folder.path()] {
             assert_eq!(first_line(path).unwrap_err().to_string(), "it is not a regular file");
         }
     }
