@@ -112,7 +112,15 @@ impl Post {
             "logical_date": null,
             "conf": {"body": String::from_utf8_lossy(&delivery.data), "routing_key": delivery.routing_key.as_str()},
         });
-        let answer = self.client.post(&self.url).bearer_auth(&self.token).json(&run).send().await.unwrap();
+        let answer = self
+            .client
+            .post(&self.url)
+            .bearer_auth(&self.token)
+            .header("content-type", "application/json")
+            .body(run.to_string())
+            .send()
+            .await
+            .unwrap();
         assert!(answer.status().is_success(), "{}", answer.status());
         answer.bytes().await.unwrap();
         delivery.ack(BasicAckOptions::default()).await.unwrap();

@@ -137,7 +137,7 @@ impl Runs for AirflowClient {
             })
             .await;
         match asked {
-            Ok((exchange, dialect)) => classify_run(&exchange, dialect, dag, run),
+            Ok((exchange, _)) => classify_run(&exchange, dag, run),
             Err(blocked) => blocked.into(),
         }
     }

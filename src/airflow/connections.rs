@@ -5,7 +5,7 @@
 //! asked last, through its command line, which costs seconds of CPU: one question at a time, answers kept for 15 minutes
 //! or until the broker refuses a login.
 //!
-//! Must not: hold up the loop thread (files are read on a thread of their own, within a bound), or say any part of a
+//! Must not: hold up the loop thread (files are read within the bounds of `readings`), or say any part of a
 //! value. Why not over REST: Airflow never hands out passwords there (docs/adr/0014).
 
 mod answer;
@@ -14,36 +14,33 @@ mod cli;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::io;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use tokio::sync::Mutex;
-use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 pub use self::cli::{AirflowCli, CliError};
 
 use self::cache::AnswerCache;
+use super::readings::Readings;
 use crate::config::connections::amqp::{self, ConnectionWarning};
 use crate::config::connections::file::FileConnection;
-use crate::config::connections::watch::{Snapshot, read_if_changed, read_password};
+use crate::config::connections::watch::{Snapshot, read_if_changed};
 use crate::config::connections::{AirflowConnection, AirflowDialect, is_value_of_a_kind, parse};
 use crate::config::environment::Environment;
+use crate::config::files::first_line;
 use crate::domain::connection::AmqpSettings;
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::domain::ids::ConnId;
 use crate::ports::ConnectionSource;
 use crate::telemetry::events;
 
-/// The bound of reading a configuration or password file.
-const FILE_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// The sources of connections, in order.
 pub struct Connections {
     environment: Box<dyn Fn() -> Environment>,
     file: Option<PathBuf>,
     snapshot: Mutex<Snapshot>,
+    readings: Readings,
     cli: AirflowCli,
     cli_turn: Mutex<()>,
     cache: RefCell<AnswerCache>,
@@ -84,6 +81,7 @@ impl Connections {
             environment: Box::new(environment),
             file,
             snapshot: Mutex::default(),
+            readings: Readings::default(),
             cli,
             cli_turn: Mutex::default(),
             cache: RefCell::default(),
@@ -157,20 +155,18 @@ impl Connections {
         let place = format!("[connections.{conn}] in {}", path.display());
         let mut connection = entry.connection;
         if let Some(path) = entry.password_file {
-            let shown = path.display().to_string();
-            let password = off_thread(move || read_password(&path))
-                .await
-                .map_err(|error| fault(conn, &place, &format!("its password_file {shown} cannot be read: {error}")))?;
+            let password = self.readings.of(&path, first_line).await.map_err(|error| {
+                fault(conn, &place, &format!("its password_file {} cannot be read: {error}", path.display()))
+            })?;
             connection.password = Some(password);
         }
         Ok(Some(Found { connection, place }))
     }
 
-    async fn entry_in_file(&self, path: &std::path::Path, conn: &ConnId) -> Option<FileConnection> {
+    async fn entry_in_file(&self, path: &Path, conn: &ConnId) -> Option<FileConnection> {
         let mut snapshot = self.snapshot.lock().await;
-        let (path, before) = (path.to_owned(), snapshot.clone());
-        let shown = path.display().to_string();
-        match off_thread(move || read_if_changed(&path, &before)).await {
+        let before = snapshot.clone();
+        match self.readings.of(path, move |path| read_if_changed(path, &before)).await {
             Ok(None) => {}
             Ok(Some(after)) => {
                 for problem in &after.problems {
@@ -179,7 +175,7 @@ impl Connections {
                 *snapshot = after;
             }
             Err(error) => {
-                let sentence = format!("{shown} cannot be read: {error}");
+                let sentence = format!("{} cannot be read: {error}", path.display());
                 if snapshot.problems.first() != Some(&sentence) {
                     tracing::warn!(
                         event = events::CONNECTION_KEPT,
@@ -270,13 +266,4 @@ fn variable(conn: &ConnId) -> String {
 
 fn fault(conn: &ConnId, place: &str, sentence: &str) -> BrokerFault {
     BrokerFault { kind: BrokerFaultKind::ConnectionUnknown, text: format!("Connection {conn} in {place}: {sentence}") }
-}
-
-/// Reads a file away from the loop thread, within [`FILE_TIMEOUT`]: a hung network file system holds up a thread, not us.
-async fn off_thread<T: Send + 'static>(read: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    match timeout(FILE_TIMEOUT, spawn_blocking(read)).await {
-        Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err(io::Error::other("reading it failed in an unforeseen way")),
-        Err(_) => Err(io::Error::other(format!("no answer within {} s", FILE_TIMEOUT.as_secs()))),
-    }
 }

@@ -14,6 +14,7 @@ mod echo;
 mod error;
 mod http;
 mod probe;
+mod readings;
 mod retry_after;
 mod tls;
 mod wire;

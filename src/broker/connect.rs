@@ -5,7 +5,7 @@
 //! addresses of all hosts, ends within `connect_timeout`, whatever the peers do. See ADR 0013.
 
 use std::cell::Cell;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use tokio_rustls::TlsConnector;
 
 use super::fault::{self, Place, Step};
 use super::link::{Cut, Opened};
+use super::resolve::addresses;
 use super::runtime::Kit;
 use super::stash::Stash;
 use super::tls;
@@ -67,7 +68,13 @@ pub(super) async fn connect(settings: &AmqpSettings) -> Result<Opened, BrokerFau
             timeout_at(deadline, tls::client_config(tls, &settings.conn_id)).await.map_err(|_| late(Step::Files))??,
         ),
     };
-    let (mut targets, mut worst) = addresses(settings, deadline).await;
+    let (mut targets, mut worst) = (Vec::new(), None);
+    for of_host in addresses(settings, deadline).await {
+        match of_host {
+            Ok(list) => targets.extend(list),
+            Err(fault) => worst = Some(telling(worst, fault)),
+        }
+    }
     fastrand::shuffle(&mut targets);
     while let Some((host, address)) = targets.pop() {
         let now = Instant::now();
@@ -98,29 +105,6 @@ fn telling(before: Option<BrokerFault>, now: BrokerFault) -> BrokerFault {
         Some(before) if before.text <= now.text => before,
         Some(_) | None => now,
     }
-}
-
-/// All addresses of all hosts, and the fault of a host that has none.
-async fn addresses(settings: &AmqpSettings, deadline: Instant) -> (Vec<(String, SocketAddr)>, Option<BrokerFault>) {
-    let mut found = Vec::new();
-    let mut worst = None;
-    for host in &settings.hosts {
-        if let Ok(ip) = host.parse::<IpAddr>() {
-            found.push((host.clone(), SocketAddr::new(ip, settings.port)));
-            continue;
-        }
-        let place = Place::new(settings, host);
-        let lookup = tokio::net::lookup_host((host.as_str(), settings.port));
-        match timeout_at(deadline, lookup).await {
-            Ok(Ok(list)) => found.extend(list.map(|a| (host.clone(), a))),
-            Ok(Err(error)) => worst = Some(telling(worst, fault::resolve(&place, &error))),
-            Err(_) => {
-                let late = fault::connect_timed_out(&place, Step::Resolve, settings.connect_timeout);
-                worst = Some(telling(worst, late));
-            }
-        }
-    }
-    (found, worst)
 }
 
 /// One address to try.

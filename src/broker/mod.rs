@@ -21,6 +21,7 @@ mod link;
 mod pool;
 mod probe;
 mod repair;
+mod resolve;
 mod runtime;
 mod settle;
 mod stash;

@@ -102,10 +102,17 @@ impl Settler for LapinSettler {
     }
 
     /// `basic.qos` with the value that already holds: the cheapest method with an answer that changes nothing. Bounded by the
-    /// rpc timeout.
+    /// rpc timeout; a broker that does not answer within it loses its connection, since no later answer could be told from the
+    /// one that is missing.
     async fn barrier(&self) -> bool {
         let life = &*self.0;
         let round_trip = life.channel.basic_qos(life.prefetch, BasicQosOptions::default());
-        matches!(timeout(life.link.rpc_timeout, round_trip).await, Ok(Ok(())))
+        match timeout(life.link.rpc_timeout, round_trip).await {
+            Ok(answer) => answer.is_ok(),
+            Err(_) => {
+                life.link.cut();
+                false
+            }
+        }
     }
 }

@@ -9,6 +9,7 @@
 pub mod airflow;
 pub mod connections;
 pub mod environment;
+pub mod files;
 pub mod keys;
 pub mod log;
 pub mod problem;

@@ -5,18 +5,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::environment::Environment;
+use super::files::read_text;
 use super::problem::{Origin, Problem, Problems};
 
 /// Looked at after `$AIRFLOW_HOME/rmq-watcher.toml`.
 pub const SYSTEM_FILE: &str = "/etc/rmq-watcher/rmq-watcher.toml";
 /// Names the configuration file, as the flag `--config` does.
 pub const FILE_VARIABLE: &str = "RMQ_WATCHER_CONFIG";
-/// A configuration file is refused above this many bytes.
-const LONGEST_FILE: u64 = 4 * 1024 * 1024;
 
 /// Everything that settings are made from.
 #[derive(Clone, Debug, Default)]
@@ -128,19 +127,6 @@ fn read_if_there(path: PathBuf, what: &str, problems: &mut Vec<Problem>) -> Opti
 
 fn is_absence(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.kind() == io::ErrorKind::NotADirectory
-}
-
-/// Reads a regular file as UTF-8, up to a bound. Anything else (a FIFO would block for ever) is refused.
-pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    let mut text = String::new();
-    let read = fs::File::open(path)?.take(LONGEST_FILE + 1).read_to_string(&mut text)?;
-    if u64::try_from(read).unwrap_or(u64::MAX) > LONGEST_FILE {
-        return Err(io::Error::other("it is longer than 4 MiB"));
-    }
-    Ok(text)
 }
 
 /// The kernel's host name, which Python's `socket.gethostname` returns too; `localhost` where it cannot be read.

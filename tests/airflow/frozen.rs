@@ -44,7 +44,7 @@ fn judge(frozen: &Frozen, dag: &str, run: &str) -> (String, String) {
     let (dag, run) = (DagId::new(dag), RunId::new(run));
     let shown = match frozen.asked.as_str() {
         "trigger" => format!("{:?}", classify_trigger(&exchange, frozen.dialect, &dag, &run)),
-        "run" => format!("{:?}", classify_run(&exchange, frozen.dialect, &dag, &run)),
+        "run" => format!("{:?}", classify_run(&exchange, &dag, &run)),
         "dag" => format!("{:?}", classify_dag(&exchange, frozen.dialect, &dag)),
         "version" => format!("{:?}", classify_version(&exchange)),
         "health" => format!("{:?}", classify_health(&exchange)),
@@ -141,7 +141,7 @@ fn the_conf_and_flags_of_real_answers_are_read() {
     for version in ["v2_11", "v3_3"] {
         let run = frozen(&format!("{version}_run_found"));
         let exchange = Exchange::Replied(run.reply);
-        let found = classify_run(&exchange, run.dialect, &DagId::new("client_ok"), &RunId::new(RUN));
+        let found = classify_run(&exchange, &DagId::new("client_ok"), &RunId::new(RUN));
         let RunLookup::Found(found) = found else { panic!("{found:?}") };
         assert_eq!(found.conf, serde_json::json!({"body": "hé"}));
 

@@ -85,15 +85,17 @@ fn real_token_file_is_refused_then_mended() {
         let answer = trigger(&client).await;
         let TriggerAnswer::AccessFault(reason) = answer else { panic!("{answer:?}") };
         assert!(reason.contains("Invalid JWT token"), "{reason}");
-        let answer: serde_json::Value = plain()
+        let answer = plain()
             .post(format!("{}/auth/token", real.url))
-            .json(&json!({"username": "admin", "password": "admin"}))
+            .header("content-type", "application/json")
+            .body(json!({"username": "admin", "password": "admin"}).to_string())
             .send()
             .await
             .unwrap()
-            .json()
+            .bytes()
             .await
             .unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
         fs::write(&path, answer["access_token"].as_str().unwrap()).unwrap();
         crate::support::eventually(10, "the new token is used", || async {
             trigger(&client).await == TriggerAnswer::Created

@@ -27,7 +27,7 @@ fn a_password_file_is_read_again_at_the_next_login() {
         fs::write(&path, "new\n").unwrap();
         assert_eq!(trigger(&client).await, TriggerAnswer::Created);
         let sent: Vec<_> = stub.seen_of(TOKEN).into_iter().map(|sent| sent.body).collect();
-        assert!(sent[0].contains(r#""old""#) && sent[1].contains(r#""new""#), "{sent:?}");
+        assert!(sent[0].contains(r#""old ""#) && sent[1].contains(r#""new""#), "{sent:?}");
         fs::remove_file(&path).unwrap();
         let missing = Credentials::Password { username: "u".to_owned(), password: PasswordSource::File(path) };
         let client = crate::support::client(&stub.url, missing);

@@ -92,7 +92,7 @@ proptest! {
         if let Some(text) = words(&answer) {
             prop_assert!(text.chars().count() <= 800 && !text.chars().any(char::is_control), "{text:?}");
         }
-        match classify_run(&exchange, dialect, &dag, &run) {
+        match classify_run(&exchange, &dag, &run) {
             RunLookup::Found(_) => prop_assert!(reply.status == 200 && body.contains("r1")),
             RunLookup::Absent => prop_assert!(reply.status == 404 && body.contains("not found")),
             RunLookup::Unknown(text) => prop_assert!(!text.is_empty()),

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// What a peer does once a connection has come in.
 #[derive(Clone)]
@@ -34,6 +35,42 @@ pub(crate) async fn start(manner: Manner) -> u16 {
         }
     });
     port
+}
+
+/// A way to a server that can freeze: from then on nothing passes, while every connection stays open.
+pub(crate) struct Relay {
+    pub(crate) port: u16,
+    frozen: watch::Sender<bool>,
+}
+
+impl Relay {
+    /// Starts a relay to a port of this machine; it serves until its `LocalSet` ends.
+    pub(crate) async fn start(to: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (frozen, is_frozen) = watch::channel(false);
+        tokio::task::spawn_local(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let mut is_frozen = is_frozen.clone();
+                tokio::task::spawn_local(async move {
+                    let mut far = TcpStream::connect(("127.0.0.1", to)).await.unwrap();
+                    tokio::select! {
+                        biased;
+                        _ = is_frozen.wait_for(|frozen| *frozen) => {
+                            // Both ends stay in hand, and so open.
+                            std::future::pending::<()>().await;
+                        }
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                    }
+                });
+            }
+        });
+        Self { port, frozen }
+    }
+
+    pub(crate) fn freeze(&self) {
+        self.frozen.send(true).unwrap();
+    }
 }
 
 async fn behave(manner: Manner, mut tcp: tokio::net::TcpStream) -> std::io::Result<()> {

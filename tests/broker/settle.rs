@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rmq_watcher::domain::connection::AmqpSettings;
 use rmq_watcher::domain::envelope::Field;
 use rmq_watcher::domain::fault::BrokerFaultKind;
 use rmq_watcher::domain::ids::DeliveryTag;
@@ -9,6 +10,7 @@ use rmq_watcher::ports::{Consumer, Settled, Settler, Verb};
 use serde_json::{Value, json};
 
 use crate::harness::{end_of, next, run_on};
+use crate::peers::Relay;
 use crate::stage::{Stage, declare};
 use crate::support::BrokerVersion::{V3, V4};
 use crate::support::{Broker, QueueKind};
@@ -109,5 +111,32 @@ fn real_ack_after_the_brokers_deadline_is_lost_and_the_connection_lives() {
         let envelope = next(&mut consumer).await;
         assert!(envelope.redelivered);
         assert_eq!(consumer.settler().settle(envelope.tag, Verb::Ack).await, Settled::Sent);
+    });
+}
+
+#[test]
+fn real_barrier_that_is_not_answered_ends_the_connection() {
+    run_on(V4, async |version| {
+        let node = Broker::shared(version);
+        let relay = Relay::start(node.address().port()).await;
+        let queue = declare(&node, QueueKind::Classic, Value::Null);
+        let at = Stage::at(node, queue).await.with(|settings| AmqpSettings {
+            port: relay.port,
+            rpc_timeout: Duration::from_secs(1),
+            heartbeat_secs: 60,
+            ..settings
+        });
+        at.publish("m").await;
+        let mut consumer = at.attach(1).await;
+        let settler = consumer.settler();
+        let tag = next(&mut consumer).await.tag;
+        assert!(settler.barrier().await);
+        relay.freeze();
+        // The kernel still takes the bytes, so only the barrier can tell.
+        assert_eq!(settler.settle(tag, Verb::Ack).await, Settled::Sent);
+        assert!(!settler.barrier().await);
+        let fault = end_of(&mut consumer, 5).await;
+        assert_eq!(fault.kind, BrokerFaultKind::Unreachable, "{}", fault.text);
+        assert!(!settler.barrier().await);
     });
 }

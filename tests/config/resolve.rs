@@ -183,7 +183,9 @@ async fn each_failure_of_airflow_is_its_own_sentence() {
         let fake = Fake::new(behaviour);
         let text = error(&connections(&fake, None, &[]), "c").await;
         assert!(text.contains(part) && !text.contains("S3CRET"), "{text}");
-        assert!(text.contains("neither in AIRFLOW_CONN_C nor in a configuration file"), "{text}");
+        let places =
+            "neither in AIRFLOW_CONN_C nor in a configuration file, of which there is none, and Airflow was asked";
+        assert!(text.contains(places), "{text}");
     }
     let fake = Fake::new("");
     fs::remove_file(fake.path("airflow")).unwrap();

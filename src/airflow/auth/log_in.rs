@@ -66,7 +66,7 @@ impl Auth {
                     .to_owned(),
             )),
             Credentials::TokenFile(path) => {
-                let token = secret_files::first_line(path, "airflow.token_file").await?;
+                let token = secret_files::token(&self.readings, path).await?;
                 self.bearer(dialect, &token, None)
             }
             Credentials::TokenCommand(command) => {
@@ -86,17 +86,17 @@ impl Auth {
         username: &str,
         source: &PasswordSource,
     ) -> Result<Pass, Blocked> {
-        let password = secret_files::password(source).await?;
+        let password = secret_files::password(&self.readings, source).await?;
         match dialect {
             Dialect::V2 => {
-                let token = password::fetch_token(http, username, &password).await?;
+                let token = password::fetch_token(http, username, password.expose()).await?;
                 self.bearer(dialect, &token, jwt::renew_after(&token, Timestamp::now()))
             }
             Dialect::V1 if self.basic.get() => {
                 let pass = self.basic_pass(dialect, username, source).await?;
                 Ok(self.hold(pass, None))
             }
-            Dialect::V1 => match password::log_in(http, username, &password).await? {
+            Dialect::V1 => match password::log_in(http, username, password.expose()).await? {
                 FormLogin::Session(cookies) => {
                     let pass = self.make(Kind::Session, dialect, header::COOKIE, &cookies)?;
                     Ok(self.hold(pass, None))
@@ -129,8 +129,8 @@ impl Auth {
         username: &str,
         source: &PasswordSource,
     ) -> Result<Pass, Blocked> {
-        let password = secret_files::password(source).await?;
-        let value = format!("Basic {}", STANDARD.encode(format!("{username}:{password}")));
+        let password = secret_files::password(&self.readings, source).await?;
+        let value = format!("Basic {}", STANDARD.encode(format!("{username}:{}", password.expose())));
         self.make(Kind::Basic, dialect, header::AUTHORIZATION, &value)
     }
 

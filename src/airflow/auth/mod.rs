@@ -21,10 +21,11 @@ use tokio::time::Instant;
 use tracing::info;
 
 use self::pace::Pace;
-use self::secret_files::Stamp;
 use super::error::Blocked;
 use super::http::Http;
+use super::readings::Readings;
 use crate::config::airflow::Credentials;
+use crate::config::files::Stamp;
 use crate::domain::outcome::Dialect;
 use crate::telemetry::events;
 
@@ -33,6 +34,9 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A token file is looked at no more often than this.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The same, while its file system hangs: every look then costs the call that makes it the whole bound of a reading.
+const LOOK_AGAIN_HUNG: Duration = Duration::from_secs(60);
 
 /// Basic in place of a refused session is tried no more often than this.
 const BASIC_AGAIN: Duration = Duration::from_secs(60);
@@ -78,13 +82,14 @@ struct Held {
 /// The state of the token file at its last look.
 #[derive(Clone, Copy)]
 struct Looked {
-    at: Instant,
+    again_at: Instant,
     stamp: Option<Stamp>,
 }
 
 /// The login.
 pub(super) struct Auth {
     credentials: Credentials,
+    readings: Readings,
     held: RefCell<Option<Held>>,
     looked: Cell<Option<Looked>>,
     pace: RefCell<Pace>,
@@ -101,6 +106,7 @@ impl Auth {
     pub(super) fn new(credentials: Credentials) -> Self {
         Self {
             credentials,
+            readings: Readings::default(),
             held: RefCell::new(None),
             looked: Cell::new(None),
             pace: RefCell::new(Pace::default()),
@@ -167,18 +173,21 @@ impl Auth {
         (fits && !due).then(|| held.pass.clone())
     }
 
-    /// Forgets the held token if its file has changed.
+    /// Forgets the held token if its file has changed. A file system that hangs tells nothing, so the token stays.
     async fn look_at(&self, path: &Path) {
-        let now = Instant::now();
-        let looked = self.looked.get();
-        if looked.is_some_and(|looked| now.duration_since(looked.at) < LOOK_AGAIN) {
+        if self.looked.get().is_some_and(|looked| Instant::now() < looked.again_at) {
             return;
         }
-        let stamp = secret_files::stamp(path).await;
-        if looked.is_some_and(|looked| looked.stamp != stamp) {
+        let seen = secret_files::stamp(&self.readings, path).await;
+        let before = self.looked.get();
+        let (stamp, pause) = match seen {
+            Ok(stamp) => (stamp, LOOK_AGAIN),
+            Err(_) => (before.and_then(|looked| looked.stamp), LOOK_AGAIN_HUNG),
+        };
+        if before.is_some_and(|looked| looked.stamp != stamp) {
             self.held.replace(None);
         }
-        self.looked.set(Some(Looked { at: now, stamp }));
+        self.looked.set(Some(Looked { again_at: Instant::now() + pause, stamp }));
     }
 
     /// Another credential in place of a refused one, or `None` when there is none to try (now).

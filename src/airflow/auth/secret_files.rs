@@ -1,11 +1,12 @@
 //! Passwords and tokens that lie in files or come out of a program.
 //!
-//! Serves the login. Invariants: nothing read here is ever part of an error; files are read on the runtime's own blocking
-//! threads; a program is bounded to 30 s and ended with its whole group.
+//! Serves the login. Invariants: nothing read here is ever part of an error; files are read within the
+//! bounds of `readings`; a program is bounded to 30 s and ended with its whole group.
 
+use std::io;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -14,48 +15,59 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::airflow::error::Blocked;
+use crate::airflow::readings::Readings;
 use crate::config::airflow::PasswordSource;
+use crate::config::files::{Stamp, first_line};
+use crate::domain::connection::Secret;
 
 /// Bound of a token program.
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bound of what is read from a file or a program, in bytes. Tokens of large organisations reach some 10 KiB.
+/// Bound of what is read from a program, in bytes. Tokens of large organisations reach some 10 KiB.
 const SECRET_LIMIT: u64 = 64 * 1024;
-
-/// What tells one state of a file from another.
-pub(super) type Stamp = (Option<SystemTime>, u64);
 
 /// The password as it is now.
 ///
 /// # Errors
 /// The file cannot be read or is empty.
-pub(super) async fn password(source: &PasswordSource) -> Result<String, Blocked> {
+pub(super) async fn password(readings: &Readings, source: &PasswordSource) -> Result<Secret, Blocked> {
     match source {
-        PasswordSource::Value(secret) => Ok(secret.expose().to_owned()),
-        PasswordSource::File(path) => first_line(path, "airflow.password_file").await,
+        PasswordSource::Value(secret) => Ok(secret.clone()),
+        PasswordSource::File(path) => readings
+            .of(path, first_line)
+            .await
+            .map_err(|error| unusable(path, "airflow.password_file", "the password", &error)),
     }
 }
 
-/// The state of a file; `None` where it cannot be seen.
-pub(super) async fn stamp(path: &Path) -> Option<Stamp> {
-    let metadata = tokio::fs::metadata(path).await.ok()?;
-    Some((metadata.modified().ok(), metadata.len()))
-}
-
-/// The first line of a secret file.
+/// The token in a file: its first line without blanks around it, which no token has.
 ///
 /// # Errors
-/// It cannot be read, is not UTF-8, is too large or empty.
-pub(super) async fn first_line(path: &Path, key: &str) -> Result<String, Blocked> {
-    let fault = |reason: String| Blocked::Access(format!("{} ({key}) cannot be used: {reason}", path.display()));
-    let file = tokio::fs::File::open(path).await.map_err(|error| fault(error.to_string()))?;
-    let mut text = String::new();
-    file.take(SECRET_LIMIT).read_to_string(&mut text).await.map_err(|error| fault(error.to_string()))?;
-    let line = text.lines().next().unwrap_or_default().trim_end();
-    if line.is_empty() {
-        return Err(fault("its first line is empty".to_owned()));
+/// The file cannot be read or is empty.
+pub(super) async fn token(readings: &Readings, path: &Path) -> Result<String, Blocked> {
+    let fault = |error| unusable(path, "airflow.token_file", "the token", &error);
+    let line = readings.of(path, first_line).await.map_err(fault)?;
+    match line.expose().trim() {
+        "" => Err(fault(io::Error::other("its first line is empty"))),
+        token => Ok(token.to_owned()),
     }
-    Ok(line.to_owned())
+}
+
+fn unusable(path: &Path, key: &str, what: &str, error: &io::Error) -> Blocked {
+    let path = path.display();
+    Blocked::Access(format!("{path} ({key}) cannot be used: {error}; its first line must be {what}, readable for us"))
+}
+
+/// The state of a file; `None` where there is none to be seen.
+///
+/// # Errors
+/// The file system hangs, so the file may be what it was.
+pub(super) async fn stamp(readings: &Readings, path: &Path) -> io::Result<Option<Stamp>> {
+    match readings.of(path, Stamp::of).await {
+        Ok(stamp) => Ok(Some(stamp)),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Runs a token program and takes the first line it prints.
@@ -142,6 +154,41 @@ mod tests {
             assert!(tokio::time::Instant::now() < deadline, "process {pid} lives on");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    #[tokio::test]
+    async fn a_pipe_in_a_files_place_is_named_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+        let readings = Readings::default();
+        let of_token = token(&readings, &pipe).await.unwrap_err();
+        let of_password = password(&readings, &PasswordSource::File(pipe.clone())).await.unwrap_err();
+        for (blocked, key) in [(of_token, "airflow.token_file"), (of_password, "airflow.password_file")] {
+            let said = format!("{} ({key}) cannot be used: it is not a regular file", pipe.display());
+            assert!(blocked.reason().starts_with(&said), "{}", blocked.reason());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_hung_file_system_blocks_nobody_and_is_no_change_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        std::fs::write(&file, " tok \n").unwrap();
+        let readings = Readings::within(Duration::from_millis(50));
+        let (wake, asleep) = std::sync::mpsc::channel::<()>();
+        // Stands for a call into a file system that does not return.
+        let hung = readings.of(&file, move |_| Ok(asleep.recv().is_ok())).await;
+        assert_eq!(hung.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let blocked = token(&readings, &file).await.unwrap_err();
+        assert!(blocked.reason().contains("seems to hang"), "{}", blocked.reason());
+        assert!(stamp(&readings, &file).await.is_err());
+        wake.send(()).unwrap();
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+        while token(&readings, &file).await.ok().as_deref() != Some("tok") {
+            assert!(tokio::time::Instant::now() < deadline, "the file is not read again");
+        }
+        assert!(stamp(&readings, &file).await.unwrap().is_some());
     }
 
     #[tokio::test]

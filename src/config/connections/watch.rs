@@ -3,24 +3,12 @@
 //! A read that fails, and a table that has become wrong, keep what was read before. These functions block: call them off
 //! the loop thread.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::file::{self, FileConnections};
+use crate::config::files::{Stamp, read_text};
 use crate::config::load::parse_toml;
-use crate::config::sources::read_text;
-
-/// What tells one state of a file from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified_ns: i128,
-    changed_ns: i128,
-}
 
 /// The connections at one state of the file.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +26,7 @@ pub struct Snapshot {
 /// # Errors
 /// The file cannot be read; `before` stays in force.
 pub fn read_if_changed(path: &Path, before: &Snapshot) -> io::Result<Option<Snapshot>> {
-    let stamp = stamp(path)?;
+    let stamp = Stamp::of(path)?;
     if before.stamp == Some(stamp) {
         return Ok(None);
     }
@@ -62,28 +50,4 @@ pub fn read_if_changed(path: &Path, before: &Snapshot) -> io::Result<Option<Snap
         }
     }
     Ok(Some(after))
-}
-
-fn stamp(path: &Path) -> io::Result<Stamp> {
-    let meta = fs::metadata(path)?;
-    let nanoseconds = |secs: i64, nsec: i64| i128::from(secs) * 1_000_000_000 + i128::from(nsec);
-    Ok(Stamp {
-        device: meta.dev(),
-        inode: meta.ino(),
-        size: meta.size(),
-        modified_ns: nanoseconds(meta.mtime(), meta.mtime_nsec()),
-        changed_ns: nanoseconds(meta.ctime(), meta.ctime_nsec()),
-    })
-}
-
-/// The first line of a password file.
-///
-/// # Errors
-/// The file cannot be read, or its first line is empty.
-pub fn read_password(path: &Path) -> io::Result<crate::domain::connection::Secret> {
-    let text = read_text(path)?;
-    match text.lines().next() {
-        None | Some("") => Err(io::Error::other("its first line is empty")),
-        Some(line) => Ok(crate::domain::connection::Secret::new(line)),
-    }
 }

@@ -5,20 +5,17 @@
 
 use serde_json::Value;
 
-use super::reply::{Voice, refused_access, says_not_found, strange, unwell, voice};
+use super::absence::{says_no_dag, says_no_run};
+use super::reply::{Voice, refused_access, strange, unwell, voice};
 use super::{DagLookup, Dialect, Exchange, FoundDag, FoundRun, Reply, RunLookup};
 use crate::domain::ids::{DagId, RunId};
 
 /// What an exchange means that looked `run` of `dag` up. Both generations speak alike here.
-pub fn classify_run(exchange: &Exchange, _dialect: Dialect, dag: &DagId, run: &RunId) -> RunLookup {
+pub fn classify_run(exchange: &Exchange, dag: &DagId, run: &RunId) -> RunLookup {
     match read(exchange) {
         Read::Json(reply, json) if reply.status == 200 => found_run(&json, run)
             .unwrap_or_else(|| RunLookup::Unknown("Airflow's answer does not describe the run asked for".to_owned())),
-        Read::Json(reply, json)
-            if says_not_found(reply, &json, dag.as_str()) && says_not_found(reply, &json, run.as_str()) =>
-        {
-            RunLookup::Absent
-        }
+        Read::Json(reply, json) if says_no_run(reply, &json, dag.as_str(), run.as_str()) => RunLookup::Absent,
         Read::Json(reply, _) => RunLookup::Unknown(strange(reply)),
         Read::Nothing(reason) => RunLookup::Unknown(reason),
     }
@@ -38,7 +35,7 @@ pub fn classify_dag(exchange: &Exchange, dialect: Dialect, dag: &DagId) -> DagLo
     match read(exchange) {
         Read::Json(reply, json) if reply.status == 200 => found_dag(&json, dialect, dag)
             .unwrap_or_else(|| DagLookup::Unknown("Airflow's answer does not describe the DAG asked for".to_owned())),
-        Read::Json(reply, json) if says_not_found(reply, &json, dag.as_str()) => DagLookup::Absent,
+        Read::Json(reply, json) if says_no_dag(reply, &json, dag.as_str()) => DagLookup::Absent,
         Read::Json(reply, _) => DagLookup::Unknown(strange(reply)),
         Read::Nothing(reason) => DagLookup::Unknown(reason),
     }
@@ -93,7 +90,7 @@ mod tests {
     }
 
     fn run(exchange: &Exchange) -> RunLookup {
-        classify_run(exchange, Dialect::V2, &DagId::new("d"), &RunId::new("r1"))
+        classify_run(exchange, &DagId::new("d"), &RunId::new("r1"))
     }
 
     fn dag(exchange: &Exchange, dialect: Dialect) -> DagLookup {

@@ -9,6 +9,7 @@
 //! - whatever may have been carried out without our knowing is [`TriggerAnswer::Ambiguous`];
 //! - Airflow's text reaches people as one line of at most 500 characters without control characters.
 
+mod absence;
 mod lookup;
 mod reply;
 mod service;

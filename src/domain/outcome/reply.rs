@@ -74,13 +74,6 @@ fn complaint(complaint: &Value) -> String {
     format!("{place}: {message}")
 }
 
-/// Whether Airflow itself says that the named thing does not exist. The words and the name are both needed: Airflow also
-/// answers 404 for a path it does not know, and so does everything else that speaks HTTP.
-pub(super) fn says_not_found(reply: &Reply, json: &Value, name: &str) -> bool {
-    let text = json.get("detail").and_then(Value::as_str).unwrap_or_default();
-    reply.status == 404 && text.contains("not found") && text.contains(name)
-}
-
 /// One sentence about an answer that is not one of Airflow's.
 pub(super) fn strange(reply: &Reply) -> String {
     match voice(reply) {
@@ -207,17 +200,6 @@ mod tests {
     fn words_fall_back_to_the_title() {
         let json = serde_json::json!({"detail": null, "status": 403, "title": "Forbidden"});
         assert_eq!(words(&json), "Forbidden");
-    }
-
-    #[test]
-    fn not_found_needs_status_words_and_name() {
-        let json = serde_json::json!({"detail": "Dag with dag_id: 'x' not found"});
-        let at = |status| reply(status, "application/json", "");
-        assert!(says_not_found(&at(404), &json, "x"));
-        assert!(!says_not_found(&at(404), &json, "other"));
-        assert!(!says_not_found(&at(400), &json, "x"));
-        let route = serde_json::json!({"error": "API route not found"});
-        assert!(!says_not_found(&at(404), &route, "x"));
     }
 
     #[test]

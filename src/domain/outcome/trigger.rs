@@ -7,7 +7,8 @@
 
 use serde_json::Value;
 
-use super::reply::{Voice, claims_json, refused_access, says_not_found, strange, unwell, voice, words};
+use super::absence::says_no_dag;
+use super::reply::{Voice, claims_json, refused_access, strange, unwell, voice, words};
 use super::{Dialect, Exchange, Reply, TriggerAnswer};
 use crate::domain::ids::{DagId, RunId};
 
@@ -68,7 +69,7 @@ fn classify_refusal(reply: &Reply, json: &Value, dialect: Dialect, dag: &DagId) 
     match reply.status {
         // v1 has its words for it; v2 gives the same opaque text for a taken run id and a taken logical date.
         409 => TriggerAnswer::Conflict(said),
-        404 if says_not_found(reply, json, dag.as_str()) => TriggerAnswer::TargetFault(said),
+        404 if says_no_dag(reply, json, dag.as_str()) => TriggerAnswer::TargetFault(said),
         404 => TriggerAnswer::AccessFault(strange(reply)),
         400 if ABOUT_THE_DAG.iter().any(|words| said.contains(words)) => TriggerAnswer::TargetFault(said),
         status => TriggerAnswer::Refused(format!(
