@@ -25,7 +25,7 @@ use crate::config::log::{LogFormat, LogLevel, LogSettings};
 use crate::config::problem::Problems;
 use crate::config::sources::Sources;
 use crate::discovery::{Scan, ScanError, Scanner};
-use crate::domain::outcome::Dialect;
+use crate::domain::outcome::{AccessAnswer, Dialect};
 use crate::domain::shutdown::Phase;
 use crate::pipeline::{Arrow, Clock, Context, Identity, Limits};
 use crate::ports::{Declarations, Declared};
@@ -36,8 +36,8 @@ use crate::telemetry::{self, LogHandle, events};
 /// How long the last commits may take at the stop.
 const CLOSE_STORE: Duration = Duration::from_secs(5);
 
-/// How often an Airflow that does not answer is asked for its version.
-const ASK_VERSION_EVERY: Duration = Duration::from_secs(30);
+/// How often an Airflow that does not answer, or refuses us, is asked again at the start.
+const GREET_EVERY: Duration = Duration::from_secs(30);
 
 /// What the process gives the loop.
 pub struct Inputs {
@@ -94,7 +94,9 @@ pub async fn run(inputs: Inputs) -> Result<(), AppError> {
     let pace = Pace { interval: settings.reconcile.interval, can_start };
     let declarations = Folder::new(&settings.dags_folder);
     let mut helpers = JoinSet::new();
-    helpers.spawn_local(learn_dialect(Rc::clone(&context), connections));
+    if can_start {
+        helpers.spawn_local(greet_airflow(Rc::clone(&context), connections));
+    }
     reconcile::run(context, Rc::clone(&pool), declarations, pace, phase).await;
     helpers.shutdown().await;
     pool.close().await;
@@ -141,14 +143,32 @@ fn context(
     Context::new(store, airflow, clock, limits, identity, Rc::new(move |arrow: Arrow| on_arrow(arrow.code())))
 }
 
-/// Connections are read by the rules of the Airflow that answers; until one does, by those of Airflow 3.
-async fn learn_dialect(context: Rc<Context<AirflowClient>>, connections: Rc<Connections>) {
+/// Asks Airflow at the start, so that a wrong address or login is said before the first message meets it, and connections are
+/// read by the rules of the Airflow that answers; until one does, by those of Airflow 3.
+async fn greet_airflow(context: Rc<Context<AirflowClient>>, connections: Rc<Connections>) {
+    let mut said = String::new();
     loop {
-        match context.runs.version().await {
-            Ok((Dialect::V1, _)) => return connections.set_dialect(AirflowDialect::V2),
-            Ok((Dialect::V2, _)) => return connections.set_dialect(AirflowDialect::V3),
-            Err(_) => sleep(ASK_VERSION_EVERY).await,
+        let trouble = match context.runs.version().await {
+            Ok((dialect, _)) => {
+                connections.set_dialect(match dialect {
+                    Dialect::V1 => AirflowDialect::V2,
+                    Dialect::V2 => AirflowDialect::V3,
+                });
+                match context.runs.access().await {
+                    AccessAnswer::Granted => return,
+                    AccessAnswer::AccessFault(reason) | AccessAnswer::Unavailable(reason) => reason,
+                }
+            }
+            Err(blocked) => format!("{}; check airflow.url, and that Airflow's API server runs", blocked.reason()),
+        };
+        if said != trouble {
+            tracing::warn!(
+                event = events::AIRFLOW_NOT_READY,
+                "RMQ Watcher: no DAG can be started: {trouble}; messages are held meanwhile"
+            );
+            said = trouble;
         }
+        sleep(GREET_EVERY).await;
     }
 }
 

@@ -3,7 +3,7 @@
 //! Changes nothing anywhere: it logs in, looks queues up passively and asks for DAGs. Every failure is one sentence that
 //! names what, where and what to do.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -18,7 +18,9 @@ use crate::config::sources::Sources;
 use crate::discovery::{self, Scan};
 use crate::domain::ids::{ConnId, DagId, QueueName};
 use crate::domain::outcome::{AccessAnswer, DagLookup, Dialect, FoundDag};
+use crate::domain::plan::{Action, plan, queue_taken};
 use crate::ports::Runs as _;
+use crate::store::open::{self, Looked};
 
 /// Runs the verb; returns the exit code.
 ///
@@ -39,6 +41,7 @@ pub async fn run(config: Option<&Path>, out: &mut dyn Write) -> io::Result<i32> 
     };
     let mut check = Check { out, failures: 0 };
     check.settings(&settings)?;
+    check.state(&settings)?;
     let scan = check.folder(&settings)?;
     let airflow = check.airflow(&settings).await?;
     check.connections(&settings, &scan, airflow.as_ref().map(|(_, dialect)| *dialect)).await?;
@@ -77,6 +80,18 @@ impl Check<'_> {
         settings.warnings.iter().try_for_each(|warning| self.warn(warning))
     }
 
+    /// Makes nothing: looks whether the state file could be made or used.
+    fn state(&mut self, settings: &Settings) -> io::Result<()> {
+        self.title("State directory")?;
+        let dir = &settings.state_dir;
+        let shown = dir.display();
+        match open::look(dir) {
+            Ok(Looked::Usable) => self.ok(&format!("{shown} can be used")),
+            Ok(Looked::ToBeMade) => self.ok(&format!("{shown} will be made")),
+            Err(error) => self.fail(&error.to_string()),
+        }
+    }
+
     fn folder(&mut self, settings: &Settings) -> io::Result<Scan> {
         self.title("DAG folder")?;
         let scan = match discovery::scan(&settings.dags_folder) {
@@ -91,6 +106,11 @@ impl Check<'_> {
         self.ok(&format!("{}: {files}, {found}", settings.dags_folder.display()))?;
         scan.unreadable.iter().try_for_each(|problem| self.fail(&problem.to_string()))?;
         scan.refusals.iter().try_for_each(|refusal| self.fail(&refusal.to_string()))?;
+        for action in plan(&scan.declarations, &HashSet::new()) {
+            if let Action::QueueTaken { index, by } = action {
+                self.fail(&queue_taken(&scan.declarations[index], &by))?;
+            }
+        }
         Ok(scan)
     }
 
@@ -100,6 +120,13 @@ impl Check<'_> {
             Ok(client) => client,
             Err(error) => return self.fail(&error.to_string()).map(|()| None),
         };
+        let has_credentials = settings.airflow.credentials != Credentials::Missing;
+        if !has_credentials {
+            self.fail(
+                "no Airflow credentials, so the watcher would attach nothing; set airflow.username and airflow.password, \
+                 or airflow.password_file, airflow.token_file, airflow.token_command",
+            )?;
+        }
         let url = &settings.airflow.url;
         let dialect = match client.version().await {
             Ok((dialect, version)) => {
@@ -116,11 +143,7 @@ impl Check<'_> {
                     .map(|()| None);
             }
         };
-        if settings.airflow.credentials == Credentials::Missing {
-            self.fail(
-                "no Airflow credentials, so the watcher would attach nothing; set airflow.username and airflow.password, \
-                 or airflow.password_file, airflow.token_file, airflow.token_command",
-            )?;
+        if !has_credentials {
             return Ok(None);
         }
         match client.access().await {

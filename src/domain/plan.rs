@@ -42,6 +42,15 @@ pub fn plan(declared: &[Declaration], running: &HashSet<Key>) -> Vec<Action> {
     actions
 }
 
+/// Why a declaration does not run, as a sentence.
+pub fn queue_taken(declaration: &Declaration, by: &DagId) -> String {
+    let Declaration { dag_id, queue, origin, .. } = declaration;
+    format!(
+        "{origin}: subscription of DAG '{dag_id}' refused: queue '{queue}' is served for DAG '{by}' already, and this version \
+         serves a queue for one DAG; give each DAG a queue of its own"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -101,6 +101,10 @@ pub fn parse_queue(text: &str) -> Result<QueueName, Invalid> {
 pub fn parse_dag_id(text: &str) -> Result<DagId, Invalid> {
     let allowed = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
     check_characters("dag_id", text, DAG_ID_MAX_CHARS, allowed)?;
+    if matches!(text, "." | "..") {
+        // Either means a directory in a URL's path, so that no request could name the DAG.
+        return Err(Invalid { parameter: "dag_id", problem: Problem::Character('.') });
+    }
     Ok(DagId::new(text))
 }
 
@@ -150,6 +154,7 @@ mod tests {
     fn ordinary_names_are_kept() {
         assert_eq!(parse_dag_id("orders.v2-eu").unwrap().as_str(), "orders.v2-eu");
         assert_eq!(parse_queue("orders").unwrap().as_str(), "orders");
+        assert!(parse_dag_id("..").is_err() && parse_dag_id(".").is_err() && parse_dag_id("...").is_ok());
         assert_eq!(parse_conn_id("rmq_default").unwrap().as_str(), "rmq_default");
     }
 

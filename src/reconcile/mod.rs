@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::domain::declaration::Declaration;
 use crate::domain::ids::SubscriptionId;
-use crate::domain::plan::{Action, Key, plan};
+use crate::domain::plan::{Action, Key, plan, queue_taken};
 use crate::domain::shutdown::{CONSUMER_BUDGET, Phase};
 use crate::domain::status::SubscriptionStatus;
 use crate::domain::subscription::Subscription;
@@ -119,11 +119,8 @@ where
                 Action::Start(index) if self.pace.can_start => self.start(&declarations[index], ids[index]),
                 Action::Start(index) => self.refuse(ids[index], "no Airflow credentials".to_owned()).await,
                 Action::QueueTaken { index, by } => {
-                    let Declaration { dag_id, queue, origin, .. } = &declarations[index];
-                    let reason = format!(
-                        "queue '{queue}' is served for DAG '{by}' already, and this version serves a queue for one DAG"
-                    );
-                    self.findings.say_refused(&format!("{origin}: subscription of DAG '{dag_id}' refused: {reason}"));
+                    let reason = queue_taken(&declarations[index], &by);
+                    self.findings.say_refused(&reason);
                     self.refuse(ids[index], reason).await;
                 }
             }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::statfs::{self, FsType};
+use nix::unistd::{AccessFlags, access};
 use rusqlite::{Connection, ErrorCode};
 
 use super::schema::{MIGRATIONS, current_version};
@@ -83,6 +84,30 @@ fn open_connection(dir: &Path, now_ms: i64) -> Result<(Connection, Opened), Stor
         Trouble::Newer(found) => StoreError::NewerSchema { path: path.clone(), found, known: current_version() },
     })?;
     Ok((connection, opened))
+}
+
+/// What a look at a state directory found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// It is there, and ours to write.
+    Usable,
+    /// It is not there, and the directory above it is ours to write.
+    ToBeMade,
+}
+
+/// Looks whether [`open`] could use the directory, and changes nothing.
+///
+/// # Errors
+/// What [`open`] would say about where it lies or whose it is.
+pub fn look(dir: &Path) -> Result<Looked, StoreError> {
+    let there = dir.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(dir);
+    let failed = |source: std::io::Error| StoreError::Open { path: dir.join(FILE_NAME), source: source.into() };
+    if !there.is_dir() {
+        return Err(failed(std::io::ErrorKind::NotADirectory.into()));
+    }
+    access(there, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|errno| failed(errno.into()))?;
+    check_file_system(there)?;
+    Ok(if there == dir { Looked::Usable } else { Looked::ToBeMade })
 }
 
 enum Trouble {

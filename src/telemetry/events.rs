@@ -110,6 +110,8 @@ events! {
     CONFIG_INVALID = "config.invalid" @ Error;
     /// WARNING: a setting was set aside for a default.
     CONFIG_WARNED = "config.warned" @ Warn;
+    /// WARNING: at the start, Airflow does not answer or refuses us; once for each new reason.
+    AIRFLOW_NOT_READY = "airflow.not_ready" @ Warn;
     /// ERROR: there are no Airflow credentials, so nothing is attached.
     CREDENTIALS_MISSING = "credentials.missing" @ Error;
     /// WARNING: another watcher holds the state directory; said each minute.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use rmq_watcher::store::lock::try_lock;
-use rmq_watcher::store::open::{self, Opened, open, open_inline};
+use rmq_watcher::store::open::{self, Looked, Opened, open, open_inline};
 use rmq_watcher::store::{Store, StoreError};
 use rusqlite::Connection;
 
@@ -91,6 +91,18 @@ fn a_directory_that_cannot_be_made_is_an_error_that_names_it() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "").unwrap();
     let error = open_inline(&dir.path().join("file/state"), 0).err().unwrap().to_string();
+    assert!(error.contains("file/state") && error.contains("belongs to this user"), "{error}");
+}
+
+#[test]
+fn a_look_changes_nothing_and_says_what_opening_would() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("a/b");
+    assert_eq!(open::look(&state).unwrap(), Looked::ToBeMade);
+    assert!(!dir.path().join("a").exists());
+    assert_eq!(open::look(dir.path()).unwrap(), Looked::Usable);
+    fs::write(dir.path().join("file"), "").unwrap();
+    let error = open::look(&dir.path().join("file/state")).unwrap_err().to_string();
     assert!(error.contains("file/state") && error.contains("belongs to this user"), "{error}");
 }
 
