@@ -19,6 +19,17 @@ fn is_too_deep(value: &str) -> bool {
     value.contains(&"[".repeat(128))
 }
 
+/// A host with text before its opening bracket or after its closing one. Python's `urlsplit` took it until the fix of
+/// CVE-2025-0938 and refuses it since, so the answer depends on the patch level of Airflow's Python.
+fn depends_on_python(value: &str) -> bool {
+    let after = value.split_once("://").map_or(value, |(_, after)| after);
+    let netloc = after.split(['/', '?', '#']).next().unwrap_or(after);
+    let host = netloc.rsplit('@').next().unwrap_or(netloc);
+    let Some((before, rest)) = host.split_once('[') else { return false };
+    let after = rest.split_once(']').map_or("", |(_, after)| after);
+    !before.is_empty() || !(after.is_empty() || after.starts_with(':'))
+}
+
 fn cases(file: &str) -> Vec<(String, Value)> {
     let golden: Value = serde_json::from_str(file).unwrap();
     let cases = golden["cases"].as_array().unwrap();
@@ -43,7 +54,8 @@ pub(crate) fn compare(file: &str, dialect: AirflowDialect) -> usize {
             Err(_) => expected.get("error").is_some(),
             Ok(connection) => expected.get("error").is_none() && is_same(connection, expected, dialect),
         };
-        let is_departure = is_too_deep(value) || DEPARTURES.iter().any(|(known, _)| known == value);
+        let is_departure =
+            is_too_deep(value) || depends_on_python(value) || DEPARTURES.iter().any(|(known, _)| known == value);
         departures += usize::from(is_departure && !agrees);
         if !agrees && !is_departure {
             let ours = ours.map(|c| {

@@ -114,7 +114,7 @@ pub(super) fn refused_access(reply: &Reply) -> String {
         format!("Airflow does not accept our credentials: 401{said}; check the user, password or token")
     } else {
         format!(
-            "Airflow refuses us: 403{said}; check the credentials and that their role may trigger and read DAG runs"
+            "Airflow refuses us: 403{said}; check the user and its password (or the token), and that its role may trigger and read DAG runs"
         )
     }
 }
