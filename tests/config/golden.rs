@@ -22,7 +22,7 @@ fn is_too_deep(value: &str) -> bool {
 /// A host with text before its opening bracket or after its closing one. Python's `urlsplit` took it until the fix of
 /// CVE-2025-0938 and refuses it since, so the answer depends on the patch level of Airflow's Python.
 fn depends_on_python(value: &str) -> bool {
-    let after = value.split_once("://").map_or(value, |(_, after)| after);
+    let Some((_, after)) = value.split_once("://") else { return false };
     let netloc = after.split(['/', '?', '#']).next().unwrap_or(after);
     let host = netloc.rsplit('@').next().unwrap_or(netloc);
     let Some((before, rest)) = host.split_once('[') else { return false };
