@@ -153,7 +153,13 @@ pub(super) fn handshake(place: &Place, error: &lapin::Error, first: Option<u8>) 
             format!("connect to {place}: what answers there does not speak AMQP 0-9-1; check host and port ({error})"),
         ),
         None => {
-            let hint = if place.tls { "" } else { "; a port that speaks TLS may do so to a plain connection" };
+            // In TLS 1.3 a broker that misses a client certificate says so only after the handshake; where it closes at once, the
+            // kernel may drop that alert together with the connection.
+            let hint = if place.tls {
+                "; a broker that asks for a client certificate may do so"
+            } else {
+                "; a port that speaks TLS may do so to a plain connection"
+            };
             fault(
                 BrokerFaultKind::Unreachable,
                 format!("connect to {place}: the peer closed the connection before any greeting{hint} ({error})"),

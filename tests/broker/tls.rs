@@ -115,7 +115,9 @@ fn real_client_certificate_is_shown_where_asked_for() {
         tls.works(tls.settings("127.0.0.1", with)).await;
         let without = tls.settings("127.0.0.1", trusting(made, "ca.pem"));
         let fault = refusal(&pool(without), "q").await;
-        check(&fault, BrokerFaultKind::Tls, &["client certificate"]);
+        // The alert may be lost with the connection; see `broker::fault`.
+        assert!(matches!(fault.kind, BrokerFaultKind::Tls | BrokerFaultKind::Unreachable), "{}", fault.text);
+        check(&fault, fault.kind, &["client certificate"]);
     });
 }
 
