@@ -101,7 +101,12 @@ pub(super) fn connect_timed_out(place: &Place, step: Step, bound: Duration) -> B
 
 /// The host's addresses could not be had.
 pub(super) fn resolve(place: &Place, error: &io::Error) -> BrokerFault {
-    fault(BrokerFaultKind::Unreachable, format!("resolve the host name of {place}: {error}"))
+    fault(
+        BrokerFaultKind::Unreachable,
+        format!(
+            "resolve the host name of {place}: {error}; correct the host of this connection, or see to the name service"
+        ),
+    )
 }
 
 /// No TCP connection.
@@ -111,7 +116,7 @@ pub(super) fn tcp(place: &Place, error: &io::Error) -> BrokerFault {
             "nothing listens there (connection refused); start the broker, or correct host and port of this connection"
                 .to_owned()
         }
-        _ => error.to_string(),
+        _ => format!("{error}; see to the network between here and there, or correct host and port of this connection"),
     };
     fault(BrokerFaultKind::Unreachable, format!("connect to {place}: {what}"))
 }

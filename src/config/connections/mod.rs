@@ -91,7 +91,9 @@ pub enum ParseError {
     )]
     Port,
     /// Not JSON. JSON's own extensions in Python (`NaN`, lone surrogates, more than 128 levels) are refused too.
-    #[error("the value starts with {{ but is not a JSON object (line {line}, column {column})")]
+    #[error(
+        "the value starts with {{ but is not a JSON object (line {line}, column {column}); correct it, or write a URI"
+    )]
     NotJson {
         /// From 1.
         line: usize,
