@@ -85,11 +85,11 @@ fn read_on_own_thread(changed: &[&Found], round: u64) -> Result<Vec<(PathBuf, Re
     }
     let read_all = || changed.iter().map(|found| (found.path.clone(), read_one(found, round))).collect();
     thread::scope(|scope| {
-        let reader = thread::Builder::new()
-            .name("dag-files".to_owned())
-            .stack_size(READER_STACK_BYTES)
-            .spawn_scoped(scope, read_all)
-            .map_err(ScanError::StartThread)?;
+        let start =
+            |stack| thread::Builder::new().name("dag-files".to_owned()).stack_size(stack).spawn_scoped(scope, read_all);
+        // Where address space is limited, a stack that is enough for every honest file is better than no scan.
+        let reader =
+            start(READER_STACK_BYTES).or_else(|_| start(READER_STACK_BYTES / 16)).map_err(ScanError::StartThread)?;
         match reader.join() {
             Ok(read) => Ok(read),
             Err(panic) => std::panic::resume_unwind(panic),
