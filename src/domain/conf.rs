@@ -1,6 +1,6 @@
 //! Whether a conf may be sent to Airflow at all.
 //!
-//! Serves the data flow: called before the intent row becomes `sent`, so that a message which no Airflow could take never
+//! Serves the data flow: called before a run is asked for, so that a message which no Airflow could take never
 //! leaves us. It must not change the conf. Some of what it refuses would be taken by one version with one database and
 //! break the task, or the API server, on another: the same message has to mean the same everywhere.
 //!
