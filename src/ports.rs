@@ -144,7 +144,7 @@ pub trait Declarations {
 }
 
 /// What is declared.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Declared {
     /// The subscriptions to run.
     pub declarations: Vec<Declaration>,

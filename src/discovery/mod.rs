@@ -23,7 +23,7 @@ pub use scanner::Scanner;
 const READER_STACK_BYTES: usize = 1024 * 1024 * 1024;
 
 /// What a scan found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scan {
     /// The subscriptions to run, in the order of their origins.
     pub declarations: Vec<Declaration>,

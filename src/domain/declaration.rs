@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::ids::{ConnId, DagId, QueueName};
-use super::subscription::{Invalid, parse_conn_id, parse_dag_id, parse_queue};
+use super::options::Options;
+use super::subscription::{Invalid, Key, parse_conn_id, parse_dag_id, parse_queue};
 
 /// Where something is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,7 +28,7 @@ impl fmt::Display for Origin {
 }
 
 /// A subscription as it is written in a file. Made by [`Declaration::new`], which checks the names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Declaration {
     /// The DAG that a message starts.
     pub dag_id: DagId,
@@ -35,22 +36,25 @@ pub struct Declaration {
     pub queue: QueueName,
     /// The Airflow connection through which it is consumed.
     pub conn_id: ConnId,
-    /// The decorator it was read from.
+    /// Everything else it says.
+    pub options: Options,
+    /// The decorator or entry it was read from.
     pub origin: Origin,
 }
 
 impl Declaration {
-    /// Checks the names and puts them together.
+    /// Checks the names and puts them together, all options at their defaults.
     ///
     /// # Errors
     /// The first name that RabbitMQ or Airflow could not hold.
     pub fn new(dag_id: &str, queue: &str, conn_id: &str, origin: Origin) -> Result<Self, Invalid> {
-        Ok(Self { dag_id: parse_dag_id(dag_id)?, queue: parse_queue(queue)?, conn_id: parse_conn_id(conn_id)?, origin })
+        let (dag_id, queue, conn_id) = (parse_dag_id(dag_id)?, parse_queue(queue)?, parse_conn_id(conn_id)?);
+        Ok(Self { dag_id, queue, conn_id, options: Options::default(), origin })
     }
 
     /// What makes two declarations the same subscription.
-    pub fn key(&self) -> (&DagId, &QueueName, &ConnId) {
-        (&self.dag_id, &self.queue, &self.conn_id)
+    pub fn key(&self) -> Key {
+        Key { dag_id: self.dag_id.clone(), queue: self.queue.clone(), conn_id: self.conn_id.clone() }
     }
 }
 
@@ -65,6 +69,17 @@ pub struct Refusal {
     pub parameter: Option<String>,
     /// Why.
     pub reason: RefusalReason,
+    /// Which subscriptions it names.
+    pub names: Names,
+}
+
+/// Which subscriptions a refusal is about. Decides what becomes of rows that exist already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// These and no others; none where it takes nothing away from what runs, as a second declaration of the same.
+    Keys(Vec<Key>),
+    /// DAG, queue or connection could not be read: any subscription of the file (and of the DAG, where that is known) may be meant.
+    Unknown,
 }
 
 /// Why a subscription was refused.
@@ -249,11 +264,10 @@ impl fmt::Display for FileProblem {
 /// Keeps the first of equal declarations, in the order of their origins, and refuses the others by naming it.
 pub fn keep_first(mut declarations: Vec<Declaration>) -> (Vec<Declaration>, Vec<Refusal>) {
     declarations.sort_by(|a, b| a.origin.cmp(&b.origin));
-    let mut firsts: HashMap<(DagId, QueueName, ConnId), Origin> = HashMap::new();
+    let mut firsts: HashMap<Key, Origin> = HashMap::new();
     let mut refusals = Vec::new();
     declarations.retain(|declaration| {
-        let (dag_id, queue, conn_id) = declaration.key();
-        let key = (dag_id.clone(), queue.clone(), conn_id.clone());
+        let key = declaration.key();
         match firsts.get(&key) {
             None => {
                 firsts.insert(key, declaration.origin.clone());
@@ -262,9 +276,10 @@ pub fn keep_first(mut declarations: Vec<Declaration>) -> (Vec<Declaration>, Vec<
             Some(first) => {
                 refusals.push(Refusal {
                     origin: declaration.origin.clone(),
-                    dag_id: Some(dag_id.clone()),
+                    dag_id: Some(declaration.dag_id.clone()),
                     parameter: None,
                     reason: RefusalReason::Duplicate { first: first.clone() },
+                    names: Names::Keys(Vec::new()),
                 });
                 false
             }
@@ -308,6 +323,7 @@ mod tests {
             dag_id: Some(DagId::new("d")),
             parameter: Some("queue".to_owned()),
             reason: RefusalReason::NotLiteral { found: "a name" },
+            names: Names::Unknown,
         };
         assert_eq!(
             refusal.to_string(),

@@ -14,6 +14,7 @@ pub mod fault;
 pub mod key;
 pub mod ledger;
 pub mod line_budget;
+pub mod options;
 pub mod outcome;
 pub mod payload;
 pub mod plan;

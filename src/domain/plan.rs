@@ -4,9 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::declaration::Declaration;
 use super::ids::{ConnId, DagId, QueueName};
-
-/// What makes a subscription the same: DAG, queue, connection.
-pub type Key = (DagId, QueueName, ConnId);
+use super::subscription::Key;
 
 /// What to do about one declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +25,7 @@ pub enum Action {
 /// Planning again once the plan was carried out starts nothing.
 pub fn plan(declared: &[Declaration], running: &HashSet<Key>) -> Vec<Action> {
     let mut taken: HashMap<(&QueueName, &ConnId), &DagId> =
-        running.iter().map(|(dag, queue, conn)| ((queue, conn), dag)).collect();
+        running.iter().map(|key| ((&key.queue, &key.conn_id), &key.dag_id)).collect();
     let mut actions = Vec::new();
     for (index, d) in declared.iter().enumerate() {
         match taken.get(&(&d.queue, &d.conn_id)) {
@@ -62,7 +60,7 @@ mod tests {
     }
 
     fn key(d: &Declaration) -> Key {
-        (d.dag_id.clone(), d.queue.clone(), d.conn_id.clone())
+        d.key()
     }
 
     #[test]

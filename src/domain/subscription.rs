@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::ids::{ConnId, DagId, QueueName, SubscriptionId};
+use super::options::Options;
 
 /// The longest queue name that AMQP 0-9-1 can carry, in bytes (a short string).
 pub const QUEUE_NAME_MAX_BYTES: usize = 255;
@@ -19,8 +20,19 @@ pub const CONN_ID_MAX_CHARS: usize = 250;
 /// The connection that a declaration without `conn_id` means. Source: airflow-provider-rmq 2.6.0.
 pub const DEFAULT_CONN_ID: &str = "rmq_default";
 
+/// What makes a subscription the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The DAG that a message starts.
+    pub dag_id: DagId,
+    /// The queue that is consumed.
+    pub queue: QueueName,
+    /// The Airflow connection through which it is consumed.
+    pub conn_id: ConnId,
+}
+
 /// One queue → one DAG, with its row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Subscription {
     /// Its row in the state file.
     pub id: SubscriptionId,
@@ -30,6 +42,8 @@ pub struct Subscription {
     pub queue: QueueName,
     /// The Airflow connection through which it is consumed.
     pub conn_id: ConnId,
+    /// Everything else it says.
+    pub options: Options,
 }
 
 /// A name that cannot be one.

@@ -15,10 +15,10 @@ use tokio::time::{sleep, timeout};
 
 use crate::domain::declaration::Declaration;
 use crate::domain::ids::SubscriptionId;
-use crate::domain::plan::{Action, Key, plan, queue_taken};
+use crate::domain::plan::{Action, plan, queue_taken};
 use crate::domain::shutdown::{CONSUMER_BUDGET, Phase};
 use crate::domain::status::SubscriptionStatus;
-use crate::domain::subscription::Subscription;
+use crate::domain::subscription::{Key, Subscription};
 use crate::pipeline::{self, Context};
 use crate::ports::{Broker, Consumer, Declarations, Declared, Runs};
 use crate::store::StoreError;
@@ -128,9 +128,9 @@ where
     }
 
     fn start(&mut self, declaration: &Declaration, id: SubscriptionId) {
-        let Declaration { dag_id, queue, conn_id, .. } = declaration.clone();
-        let key = (dag_id.clone(), queue.clone(), conn_id.clone());
-        let subscription = Subscription { id, dag_id, queue, conn_id };
+        let key = declaration.key();
+        let Declaration { dag_id, queue, conn_id, options, .. } = declaration.clone();
+        let subscription = Subscription { id, dag_id, queue, conn_id, options };
         let (context, broker, phase) = (Rc::clone(&self.context), Rc::clone(&self.broker), self.phase.clone());
         let worker = self.workers.spawn_local(pipeline::run(context, broker, subscription, phase));
         self.running.insert(worker.id(), (key, id));
@@ -150,7 +150,7 @@ where
                         return;
                     }
                     let worker = ended.map_or_else(|error| error.id(), |(worker, ())| worker);
-                    if let Some(((dag_id, queue, _), id)) = self.running.remove(&worker) {
+                    if let Some((Key { dag_id, queue, .. }, id)) = self.running.remove(&worker) {
                         tracing::error!(
                             event = events::WORKER_PANICKED,
                             "RMQ Watcher: the consumer of queue '{queue}' for DAG '{dag_id}' met a defect of this program; it is \

@@ -24,8 +24,8 @@ impl Store {
 }
 
 fn upsert(connection: &Connection, declaration: &Declaration, now_ms: i64) -> rusqlite::Result<SubscriptionId> {
-    let sql = "INSERT INTO subscriptions (dag_id, queue, conn_id, source, origin, created_at_ms, updated_at_ms) \
-               VALUES (?1, ?2, ?3, 'dag_file', ?4, ?5, ?5) \
+    let sql = "INSERT INTO subscriptions (dag_id, queue, conn_id, source, origin, origin_file, options, enabled, absent_cycles, \
+               created_at_ms, updated_at_ms) VALUES (?1, ?2, ?3, 'dag_file', ?4, ?6, '{}', 1, 0, ?5, ?5) \
                ON CONFLICT (dag_id, queue, conn_id) DO UPDATE SET origin = excluded.origin, \
                    updated_at_ms = CASE WHEN origin = excluded.origin THEN updated_at_ms \
                                         ELSE max(excluded.updated_at_ms, updated_at_ms + 1) END \
@@ -35,7 +35,8 @@ fn upsert(connection: &Connection, declaration: &Declaration, now_ms: i64) -> ru
         declaration.queue.as_str(),
         declaration.conn_id.as_str(),
         declaration.origin.to_string(),
-        now_ms
+        now_ms,
+        declaration.origin.file
     ];
     connection.prepare_cached(sql)?.query_row(values, |row| row.get(0)).map(SubscriptionId)
 }

@@ -59,12 +59,14 @@ impl World {
             dag_id: DagId::new("dag"),
             queue: QueueName::new(QUEUE),
             conn_id: ConnId::new("rmq_default"),
+            options: rmq_watcher::domain::options::Options::default(),
         };
         let ids = self.sql("SELECT count(*) FROM subscriptions");
         if ids == "0" {
             self.execute(
-                "INSERT INTO subscriptions (id, dag_id, queue, conn_id, source, origin, created_at_ms, updated_at_ms) \
-                 VALUES (1, 'dag', 'orders', 'rmq_default', 'dag_file', 'a.py:1:1', 0, 0)",
+                "INSERT INTO subscriptions (id, dag_id, queue, conn_id, source, origin, origin_file, options, enabled, absent_cycles, \
+                 created_at_ms, updated_at_ms) \
+                 VALUES (1, 'dag', 'orders', 'rmq_default', 'dag_file', 'a.py:1:1', 'a.py', '{}', 1, 0, 0, 0)",
             );
         }
         self.phase.send_replace(Phase::Running);

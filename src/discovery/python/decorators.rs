@@ -12,7 +12,7 @@ use super::arguments::{self, Fault, Text};
 use super::names::{Names, last_name};
 use super::position::Lines;
 use super::{Reading, WORD};
-use crate::domain::declaration::{Declaration, Origin, Refusal, RefusalReason};
+use crate::domain::declaration::{Declaration, Names as Named, Origin, Refusal, RefusalReason};
 use crate::domain::ids::DagId;
 
 /// Reads a file's tree. `file` is its name in origins.
@@ -145,6 +145,7 @@ impl Reader<'_> {
             dag_id,
             parameter: fault.parameter,
             reason: fault.reason,
+            names: Named::Unknown,
         });
     }
 

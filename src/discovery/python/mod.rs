@@ -22,7 +22,7 @@ use position::Lines;
 pub(super) const WORD: &str = "rmq_trigger";
 
 /// What one file declares.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Reading {
     pub(super) declarations: Vec<Declaration>,
     pub(super) refusals: Vec<Refusal>,
