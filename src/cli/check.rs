@@ -19,7 +19,7 @@ use crate::discovery::{self, Scan};
 use crate::domain::ids::{ConnId, DagId, QueueName};
 use crate::domain::outcome::{AccessAnswer, DagLookup, Dialect, FoundDag};
 use crate::domain::plan::{Action, plan, queue_taken};
-use crate::ports::Runs as _;
+use crate::ports::Dags as _;
 use crate::store::open::{self, Looked};
 
 /// Runs the verb; returns the exit code.

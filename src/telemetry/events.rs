@@ -78,6 +78,16 @@ events! {
     CONSUMER_FAILED = "consumer.failed" @ Warn | Error;
     /// WARNING: deliveries are held because their target cannot be started. Once for each new reason.
     DELIVERY_HELD = "delivery.held" @ Warn;
+    /// INFO, or WARNING where a running DAG is gone: messages wait in RabbitMQ for their DAG. Once for each change.
+    GATE_CLOSED = "gate.closed" @ Info | Warn;
+    /// INFO: the DAG can take runs, and its messages are consumed.
+    GATE_OPENED = "gate.opened" @ Info;
+    /// WARNING: Airflow did not say how its DAGs are. Once for each new reason.
+    DAGS_UNREAD = "dags.unread" @ Warn;
+    /// WARNING: a message was acknowledged without a run, as `on_paused` or `on_missing` says.
+    MESSAGE_DROPPED = "message.dropped" @ Warn;
+    /// WARNING: Airflow's Variables for the pace could not be read. Once for each new reason.
+    VARIABLES_UNREAD = "variables.unread" @ Warn;
     /// INFO: the target of held deliveries is started again.
     SUBSCRIPTION_RECOVERED = "subscription.recovered" @ Info;
     /// INFO: a DAG run was started. At most 20 a second for one subscription.
