@@ -24,7 +24,7 @@ mod load;
 mod reader;
 mod url;
 
-pub use load::INTERVAL_VARIABLE;
+pub use load::{INTERVAL_VARIABLE, TIMEOUT_VARIABLE};
 pub use problem::{Problem, Problems};
 pub use settings::Settings;
 pub use sources::Sources;

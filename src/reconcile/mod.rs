@@ -19,14 +19,17 @@ use crate::domain::plan::{Action, plan, queue_taken};
 use crate::domain::shutdown::{CONSUMER_BUDGET, Phase};
 use crate::domain::status::SubscriptionStatus;
 use crate::domain::subscription::{Key, Subscription};
-use crate::pipeline::{self, Context};
-use crate::ports::{Broker, Consumer, Declarations, Declared, Runs};
+use crate::pipeline::{self, Context, Order};
+use crate::ports::{Broker, Consumer, Dags, Declarations, Declared, Runs};
 use crate::store::StoreError;
 use crate::telemetry::events;
 use findings::Findings;
 
 /// The bound of one scan.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The bound of one reading of Airflow's DAGs.
+const DAGS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How the control flow runs.
 #[derive(Clone, Copy, Debug)]
@@ -45,13 +48,15 @@ pub async fn run<R, B, D>(
     pace: Pace,
     phase: watch::Receiver<Phase>,
 ) where
-    R: Runs + 'static,
+    R: Runs + Dags + 'static,
     B: Broker + 'static,
     <B::Consumer as Consumer>::Settler: 'static,
     D: Declarations,
 {
     let (workers, running, findings) = (JoinSet::new(), HashMap::new(), Findings::default());
-    let mut flow = Flow { context, broker, declarations, pace, phase, workers, running, findings };
+    let mut asking = JoinSet::new();
+    asking.spawn_local(pipeline::ask_waiting(Rc::clone(&context)));
+    let mut flow = Flow { context, broker, declarations, pace, phase, workers, running, orders: Vec::new(), findings };
     let mut phase = flow.phase.clone();
     let stop = async { drop(phase.wait_for(|phase| *phase == Phase::Stopping).await) };
     tokio::pin!(stop);
@@ -68,6 +73,7 @@ pub async fn run<R, B, D>(
             () = flow.wait(pace.interval) => {}
         }
     }
+    asking.shutdown().await;
     flow.leave().await;
 }
 
@@ -79,17 +85,22 @@ struct Flow<R, B, D> {
     phase: watch::Receiver<Phase>,
     workers: JoinSet<()>,
     running: HashMap<Id, (Key, SubscriptionId)>,
+    orders: Vec<watch::Sender<Order>>,
     findings: Findings,
 }
 
 impl<R, B, D> Flow<R, B, D>
 where
-    R: Runs + 'static,
+    R: Runs + Dags + 'static,
     B: Broker + 'static,
     <B::Consumer as Consumer>::Settler: 'static,
     D: Declarations,
 {
     async fn cycle(&mut self) {
+        let dags = self.running.values().map(|(key, _)| key.dag_id.clone()).collect();
+        if timeout(DAGS_TIMEOUT, pipeline::read_dags(&self.context, &dags)).await.is_err() {
+            tracing::debug!("the DAGs were not read in time");
+        }
         let Some(declared) = self.scan().await else { return };
         match self.sync(&declared.declarations).await {
             Ok(ids) => self.apply(&declared.declarations, &ids).await,
@@ -132,7 +143,9 @@ where
         let Declaration { dag_id, queue, conn_id, options, .. } = declaration.clone();
         let subscription = Subscription { id, dag_id, queue, conn_id, options };
         let (context, broker, phase) = (Rc::clone(&self.context), Rc::clone(&self.broker), self.phase.clone());
-        let worker = self.workers.spawn_local(pipeline::run(context, broker, subscription, phase));
+        let (order, orders) = watch::channel(Order { subscription: Rc::new(subscription), leave: false });
+        self.orders.push(order);
+        let worker = self.workers.spawn_local(pipeline::run(context, broker, orders, phase));
         self.running.insert(worker.id(), (key, id));
     }
 
