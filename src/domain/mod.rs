@@ -23,4 +23,6 @@ pub mod run_id;
 pub mod shutdown;
 pub mod status;
 pub mod subscription;
+pub mod sync;
 pub mod target;
+pub mod trust;
