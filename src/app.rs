@@ -49,6 +49,8 @@ pub struct Inputs {
     pub started: Box<dyn FnOnce()>,
     /// Where the log goes.
     pub log: LogHandle,
+    /// Says so where the scheduler has exited; asked before each cycle.
+    pub scheduler_exited: Box<dyn Fn() -> Option<String>>,
     /// Called with the name of every arrow of the data flow (see [`Arrow`]); tests end the process there.
     pub on_arrow: Box<dyn Fn(&'static str)>,
     /// See [`Limits::retry_scale`]: 1 but in tests.
