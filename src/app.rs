@@ -25,6 +25,7 @@ use crate::config::log::{LogFormat, LogLevel, LogSettings};
 use crate::config::problem::Problems;
 use crate::config::sources::Sources;
 use crate::discovery::{Scan, ScanError, Scanner};
+use crate::domain::declaration::FileProblemKind;
 use crate::domain::outcome::{AccessAnswer, Dialect};
 use crate::domain::shutdown::Phase;
 use crate::pipeline::{Arrow, Clock, Context, Identity, Limits};
@@ -213,8 +214,11 @@ impl Declarations for Folder {
         let scanned = under_way.await;
         self.under_way = None;
         match scanned {
-            Ok(Ok(Scan { declarations, refusals, unreadable, .. })) => {
-                Ok(Declared { declarations, refusals, unreadable })
+            Ok(Ok(Scan { declarations, refusals, unreadable, files })) => {
+                let listed = files as u64;
+                let bad = unreadable.iter().filter(|p| p.kind != FileProblemKind::DirectoryUnreadable).count();
+                let readable = listed.saturating_sub(bad as u64);
+                Ok(Declared { declarations, refusals, unreadable, listed, readable })
             }
             Ok(Err(error)) => Err(error.to_string()),
             Err(error) => Err(format!("a defect of this program: {error}")),

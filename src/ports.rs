@@ -150,8 +150,12 @@ pub struct Declared {
     pub declarations: Vec<Declaration>,
     /// Subscriptions that are written down and must not run.
     pub refusals: Vec<Refusal>,
-    /// Files of which nothing is known.
+    /// Files and directories of which nothing is known.
     pub unreadable: Vec<FileProblem>,
+    /// How many files the folder names.
+    pub listed: u64,
+    /// How many of them were read and understood.
+    pub readable: u64,
 }
 
 /// What became of a verb.
