@@ -8,11 +8,12 @@
 use std::rc::Rc;
 
 use crate::domain::connection::AmqpSettings;
+use crate::domain::cycle_settings::Variable;
 use crate::domain::declaration::{Declaration, FileProblem, Refusal};
 use crate::domain::envelope::Envelope;
 use crate::domain::fault::BrokerFault;
 use crate::domain::ids::{ConnId, ConsumerTag, DagId, DeliveryTag, Epoch, QueueName, RunId};
-use crate::domain::outcome::{DagLookup, RunLookup, TriggerAnswer};
+use crate::domain::outcome::{DagList, DagLookup, Part, RunLookup, TriggerAnswer};
 
 /// Starting DAG runs and asking about them.
 pub trait Runs {
@@ -29,9 +30,24 @@ pub trait Runs {
 
     /// Looks a run up by its id.
     async fn look_up(&self, dag: &DagId, run: &RunId) -> RunLookup;
+}
 
+/// What Airflow knows besides its runs: DAGs, its own health, Variables. Questions only: each may be asked again.
+pub trait Dags {
     /// Looks a DAG up.
     async fn look_up_dag(&self, dag: &DagId) -> DagLookup;
+
+    /// Every DAG that Airflow has, those that are stale among them.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up the list.
+    async fn list_dags(&self) -> DagList;
+
+    /// How the part of Airflow is that reads DAG files.
+    async fn dag_processor(&self) -> Part;
+
+    /// Reads a Variable.
+    async fn variable(&self, key: &str) -> Variable;
 }
 
 /// Finds the settings of a connection id, fresh for every connect.
@@ -102,8 +118,23 @@ pub trait Consumer {
     /// What settles this channel's deliveries.
     fn settler(&self) -> Self::Settler;
 
-    /// Stops the flow of deliveries (`basic.cancel`); those held stay settleable. Bounded by the rpc timeout.
-    async fn cancel(&mut self);
+    /// Stops the flow of deliveries (`basic.cancel`) and keeps the channel: those held stay settleable. [`Consumer::next`] goes
+    /// on giving out what was on its way, and then waits for the channel to be lost or consumed on again. Bounded by the rpc
+    /// timeout.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the broker is told, and nothing that was on its way is lost.
+    async fn pause(&mut self);
+
+    /// Consumes again on the same channel, under a tag of its own, with the same window for what is new. Does nothing if it
+    /// is consuming. Bounded by the rpc timeout.
+    ///
+    /// # Errors
+    /// The queue cannot be consumed any more; the channel is gone.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the channel: [`Consumer::next`] says so.
+    async fn resume(&mut self, tag: ConsumerTag) -> Result<(), BrokerFault>;
 
     /// Closes the channel; everything unsettled goes back at once. Bounded by 2 s.
     async fn close(self);
@@ -141,6 +172,12 @@ pub trait Declarations {
     /// # Cancel safety
     /// A scan that was given up is waited for by the next call: there is never more than one under way.
     async fn scan(&mut self) -> Result<Declared, String>;
+
+    /// Resolves when something that is read may have changed since the last scan. Never, where nobody can tell.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a change is remembered until the next scan.
+    async fn changed(&mut self);
 }
 
 /// What is declared.

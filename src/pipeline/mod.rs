@@ -11,6 +11,7 @@
 
 mod channel;
 mod context;
+mod dags;
 mod delivery;
 mod flights;
 mod hold;
@@ -19,4 +20,5 @@ mod report;
 mod worker;
 
 pub use context::{Arrow, Clock, Context, Identity, Limits, OnArrow};
-pub use worker::run;
+pub use dags::{DagBook, ask_waiting, read_dags};
+pub use worker::{Order, run};

@@ -36,6 +36,15 @@ const STEADY_AFTER: Duration = Duration::from_secs(60);
 type SettlerOf<B> = <<B as Broker>::Consumer as Consumer>::Settler;
 type DeskOf<R, B> = Rc<Desk<R, SettlerOf<B>>>;
 
+/// What a worker is told.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// What it serves. Its key and its number never change; its options count for deliveries that are received from now on.
+    pub subscription: Rc<Subscription>,
+    /// It is to give everything back and end.
+    pub leave: bool,
+}
+
 /// Serves one subscription until the stop. Its consumer is gone and its row says `disconnected` when this returns.
 pub async fn run<R: Runs + 'static, B: Broker + 'static>(
     context: Rc<Context<R>>,

@@ -1,9 +1,9 @@
 //! Carrying a plan out, and the rows that say how things stand.
 
-use crate::domain::ids::{ConnId, SubscriptionId};
-use crate::domain::plan::{Action, Wish, Withheld, connections, plan};
+use crate::domain::ids::SubscriptionId;
+use crate::domain::plan::{Action, Withheld, connections, plan};
 use crate::domain::status::SubscriptionStatus;
-use crate::ports::{Broker, Consumer, Declarations, Runs};
+use crate::ports::{Broker, Consumer, Dags, Declarations, Runs};
 use crate::store::watcher::CycleEnded;
 use crate::telemetry::events;
 
@@ -12,7 +12,7 @@ use super::counters;
 
 impl<R, B, D> Flow<R, B, D>
 where
-    R: Runs + 'static,
+    R: Runs + Dags + 'static,
     B: Broker + 'static,
     <B::Consumer as Consumer>::Settler: 'static,
     D: Declarations + 'static,

@@ -83,6 +83,11 @@ impl Consumers {
         self.running.insert(worker.id(), Running { place, subscription, phase, leaving: false });
     }
 
+    /// Whether a worker, also one that leaves, writes the row of this subscription.
+    pub(super) fn serves(&self, id: SubscriptionId) -> bool {
+        self.running.values().any(|running| running.subscription.id == id)
+    }
+
     /// Asks the consumer of a place to leave; it does so within its own bounds.
     pub(super) fn stop(&mut self, place: &Place) {
         for running in self.running.values_mut().filter(|running| running.place == *place) {

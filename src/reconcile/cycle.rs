@@ -17,7 +17,7 @@ use crate::domain::plan::{Wish, Withheld};
 use crate::domain::sync::{self, Level, Row, Said, Scanned};
 use crate::domain::subscription::Subscription;
 use crate::domain::trust::{self, Baseline, Judgement, Listing};
-use crate::ports::{Broker, Consumer, Declarations, Declared, Runs};
+use crate::ports::{Broker, Consumer, Dags, Declarations, Declared, Runs};
 use crate::store::{Store, StoreError};
 use crate::store::sync::{SyncResult, ToWrite, Written};
 use crate::telemetry::events;
@@ -27,11 +27,12 @@ pub(super) struct Steps {
     scan: Step<Result<Declared, String>>,
     sync: Step<Result<Synced, StoreError>>,
     read: Step<Result<Vec<Row>, StoreError>>,
+    pub(super) dags: Step<()>,
 }
 
 impl Steps {
     pub(super) fn new() -> Self {
-        Self { scan: Step::new("scan"), sync: Step::new("sync"), read: Step::new("read subs") }
+        Self { scan: Step::new(), sync: Step::new(), read: Step::new(), dags: Step::new() }
     }
 }
 
@@ -54,7 +55,7 @@ pub(super) struct Believed {
 
 impl<R, B, D> Flow<R, B, D>
 where
-    R: Runs + 'static,
+    R: Runs + Dags + 'static,
     B: Broker + 'static,
     <B::Consumer as Consumer>::Settler: 'static,
     D: Declarations + 'static,
@@ -76,6 +77,11 @@ where
         }
         self.phase_at.set("reconcile");
         self.apply().await;
+        if timed {
+            self.phase_at.set("dags");
+            self.read_dags().await;
+        }
+        self.phase_at.set("status");
         self.status_rows(timed).await;
     }
 
@@ -175,7 +181,7 @@ where
         self.findings.say_conflicts(synced.conflicts.iter().map(ToString::to_string).collect::<HashSet<_>>());
     }
 
-    fn sync_failed(&mut self, error: &str) {
+    pub(super) fn sync_failed(&mut self, error: &str) {
         self.trouble = Some(error.to_owned());
         if self.findings.is_news(events::SYNC_FAILED, error) {
             tracing::error!(event = events::SYNC_FAILED, "RMQ Watcher: subscriptions were not updated: {error}");
@@ -196,7 +202,7 @@ where
     }
 
     /// What a step brought. One that takes too long is said and counted.
-    fn ran<T>(&mut self, name: &'static str, ran: Ran<T>) -> Option<T> {
+    pub(super) fn ran<T>(&mut self, name: &'static str, ran: Ran<T>) -> Option<T> {
         let (counter, event, line) = match ran {
             Ran::Done(value) => {
                 self.findings.is_over(events::CYCLE_STEP_TIMED_OUT);

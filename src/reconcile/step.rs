@@ -11,9 +11,8 @@ use tokio::time::timeout;
 /// The bound of a step.
 pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A step by name, and the attempt under way.
+/// A step, and the attempt under way.
 pub(super) struct Step<T> {
-    pub(super) name: &'static str,
     under_way: Option<JoinHandle<T>>,
 }
 
@@ -29,8 +28,8 @@ pub(super) enum Ran<T> {
 }
 
 impl<T: 'static> Step<T> {
-    pub(super) fn new(name: &'static str) -> Self {
-        Self { name, under_way: None }
+    pub(super) fn new() -> Self {
+        Self { under_way: None }
     }
 
     /// Runs the step. An attempt that ended late is forgotten with what it brought: it was of an earlier cycle.
@@ -66,7 +65,7 @@ mod tests {
     fn a_step_has_one_attempt_in_flight_and_recovers_when_that_ends() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         LocalSet::new().block_on(&runtime.expect("a runtime"), async {
-            let mut step = Step::new("scan");
+            let mut step = Step::new();
             let (release, released) = oneshot::channel::<()>();
             let stuck = async move {
                 drop(released.await);
