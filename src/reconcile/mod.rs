@@ -4,6 +4,7 @@
 //! an empty set. Cycles never overlap.
 
 mod findings;
+pub mod said;
 
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -100,10 +100,32 @@ events! {
     WORKER_PANICKED = "worker.panicked" @ Error;
     /// ERROR: the DAG folder could not be read; what runs keeps running.
     SCAN_FAILED = "scan.failed" @ Error;
+    /// ERROR: a scan is no statement about the code, so nothing was taken from it.
+    SCAN_DISTRUSTED = "scan.distrusted" @ Error;
+    /// WARNING: a scan that was distrusted for three cycles is believed.
+    SCAN_BELIEVED = "scan.believed" @ Warn;
     /// WARNING: a DAG file or directory could not be read.
     FILE_UNREADABLE = "file.unreadable" @ Warn;
     /// ERROR: a subscription is written down and does not run.
     SUBSCRIPTION_REFUSED = "subscription.refused" @ Error;
+    /// INFO: a subscription is declared for the first time.
+    SUBSCRIPTION_ADDED = "subscription.added" @ Info;
+    /// INFO: the options of a subscription changed.
+    SUBSCRIPTION_CHANGED = "subscription.changed" @ Info;
+    /// INFO: a subscription that was refused can be read again.
+    SUBSCRIPTION_MENDED = "subscription.mended" @ Info;
+    /// WARNING: a subscription was not in a scan that is believed; with the attempts left.
+    SUBSCRIPTION_MISSED = "subscription.missed" @ Warn;
+    /// INFO: a subscription that was missed is there again.
+    SUBSCRIPTION_RETURNED = "subscription.returned" @ Info;
+    /// WARNING: a subscription was missed too often and is deleted.
+    SUBSCRIPTION_DELETED = "subscription.deleted" @ Warn;
+    /// WARNING: a deleted subscription is declared again; with its flag as it was.
+    SUBSCRIPTION_REVIVED = "subscription.revived" @ Warn;
+    /// WARNING: a declaration has the key of a subscription made by hand, which stays as it is.
+    SUBSCRIPTION_CONFLICTED = "subscription.conflicted" @ Warn;
+    /// ERROR: the state file does not take one subscription.
+    SUBSCRIPTION_NOT_WRITTEN = "subscription.not_written" @ Error;
     /// ERROR: the state file did not take the subscriptions.
     SYNC_FAILED = "sync.failed" @ Error;
     /// ERROR: a setting is wrong; one line for each.
