@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Flow;
-use super::counters;
+use super::{counters, said};
 use super::step::{Ran, STEP_TIMEOUT, Step};
 use crate::domain::declaration::FileProblemKind;
 use crate::domain::ids::DagId;
 use crate::domain::plan::{Wish, Withheld};
-use crate::domain::sync::{self, Level, Row, Said, Scanned};
+use crate::domain::sync::{self, Row, Scanned};
 use crate::domain::subscription::Subscription;
 use crate::domain::trust::{self, Baseline, Judgement, Listing};
 use crate::ports::{Broker, Consumer, Dags, Declarations, Declared, Runs};
@@ -36,11 +36,10 @@ impl Steps {
     }
 }
 
-/// What a sync did.
+/// What a sync wanted, and what the state file made of each change.
 pub(super) struct Synced {
-    /// What to say of single subscriptions, with what the state file made of each change.
-    said: Vec<(Option<Said>, Written)>,
-    conflicts: Vec<Said>,
+    plan: sync::Plan,
+    written: Vec<Written>,
     superseded: bool,
 }
 
@@ -101,11 +100,11 @@ where
         let listing = listing(&scanned);
         let judgement = trust::judge(&baseline, &listing, timed);
         if judgement.gave_in() {
-            tracing::warn!(event = events::SCAN_BELIEVED, "RMQ Watcher: {judgement}");
+            said::say_judgement(&judgement);
         }
         match scanned {
             Ok(declared) if judgement.trusted => {
-                self.findings.scan_is_believed();
+                self.findings.is_over(events::SCAN_DISTRUSTED);
                 let directories = match listing {
                     Listing::Listed { unreadable_directories, .. } => unreadable_directories,
                     Listing::Outage(_) => Vec::new(),
@@ -118,11 +117,11 @@ where
 
     async fn distrust(&mut self, judgement: Judgement, before: Baseline, timed: bool) {
         let line = judgement.to_string();
-        self.trouble = Some(line.clone());
         // A wake repeats what the timed cycle said.
-        if timed || before.distrusted == 0 {
-            self.findings.say_distrust(line);
+        if (timed || before.distrusted == 0) && self.findings.is_news(events::SCAN_DISTRUSTED, &line) {
+            said::say_judgement(&judgement);
         }
+        self.trouble = Some(line);
         if judgement.baseline != before {
             let saved = self.context.store.save_baseline(judgement.baseline.clone(), self.now_ms()).await;
             match saved {
@@ -160,25 +159,24 @@ where
             Some(Ok(synced)) => {
                 self.believed.baseline = Some(baseline);
                 self.findings.is_over(events::SYNC_FAILED);
-                self.say(synced);
+                self.say(&synced);
             }
             Some(Err(error)) => self.sync_failed(&error.to_string()),
             None => {}
         }
     }
 
-    fn say(&mut self, synced: Synced) {
-        for (said, written) in synced.said {
-            match (written, said) {
-                (Written::Done, Some(said)) => say_one(&said),
-                (Written::Refused(clause), said) => {
-                    let which = said.map(|said| format!("{}: ", said.key().queue)).unwrap_or_default();
-                    self.sync_failed(&format!("{which}{clause}"));
-                }
-                (Written::Done | Written::Stale, _) => {}
+    fn say(&mut self, synced: &Synced) {
+        for (change, written) in synced.plan.changes.iter().zip(&synced.written) {
+            if let Written::Refused(error) = written {
+                self.trouble = Some(error.clone());
+            }
+            let news = |error: &String| self.findings.is_news(events::SUBSCRIPTION_NOT_WRITTEN, &format!("{change:?}{error}"));
+            if !matches!(written, Written::Refused(error) if !news(error)) {
+                said::say_written(change, written);
             }
         }
-        self.findings.say_conflicts(synced.conflicts.iter().map(ToString::to_string).collect::<HashSet<_>>());
+        self.findings.say_conflicts(&synced.plan.conflicts);
     }
 
     pub(super) fn sync_failed(&mut self, error: &str) {
@@ -252,14 +250,12 @@ async fn carry_out(
         failing: &baseline.failing,
         unreadable_directories: &directories,
     };
-    let sync::Plan { changes, conflicts, refusals } = sync::plan(&rows, scanned, active.as_ref(), timed);
-    let (changes, said): (Vec<_>, Vec<_>) = changes.into_iter().map(|change| (change.act, change.said)).unzip();
-    let result = store.apply_sync(ToWrite { changes, refusals, baseline }, is_current, now_ms).await?;
-    Ok(match result {
-        SyncResult::Applied(written) => {
-            Synced { said: said.into_iter().zip(written).collect(), conflicts, superseded: false }
-        }
-        SyncResult::Superseded => Synced { said: Vec::new(), conflicts, superseded: true },
+    let plan = sync::plan(&rows, scanned, active.as_ref(), timed);
+    let changes = plan.changes.iter().map(|change| change.act.clone()).collect();
+    let to_write = ToWrite { changes, refusals: plan.refusals.clone(), baseline };
+    Ok(match store.apply_sync(to_write, is_current, now_ms).await? {
+        SyncResult::Applied(written) => Synced { plan, written, superseded: false },
+        SyncResult::Superseded => Synced { plan, written: Vec::new(), superseded: true },
     })
 }
 
@@ -297,21 +293,4 @@ fn wish(row: &Row, can_start: bool) -> Option<Wish> {
         (None, None) => (!can_start).then_some(Withheld::NoCredentials),
     };
     Some(Wish { subscription, withheld })
-}
-
-fn say_one(said: &Said) {
-    let event = match said {
-        Said::Added { .. } => events::SUBSCRIPTION_ADDED,
-        Said::Changed { .. } => events::SUBSCRIPTION_CHANGED,
-        Said::Mended { .. } => events::SUBSCRIPTION_MENDED,
-        Said::Missed { .. } => events::SUBSCRIPTION_MISSED,
-        Said::Returned { .. } => events::SUBSCRIPTION_RETURNED,
-        Said::Deleted { .. } => events::SUBSCRIPTION_DELETED,
-        Said::Revived { .. } => events::SUBSCRIPTION_REVIVED,
-        Said::Conflict { .. } => events::SUBSCRIPTION_CONFLICT,
-    };
-    match said.level() {
-        Level::Info => tracing::info!(event, "RMQ Watcher: {said}"),
-        Level::Warning => tracing::warn!(event, "RMQ Watcher: {said}"),
-    }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use super::said;
+use crate::domain::sync::Said;
 use crate::ports::Declared;
 use crate::telemetry::events;
 
@@ -12,8 +14,6 @@ pub(super) struct Findings {
     scan: HashSet<String>,
     /// Sentences about what is declared and meets a row made by hand, at the last sync.
     conflicts: HashSet<String>,
-    /// The last line of a scan that is not believed.
-    distrust: Option<String>,
     /// The last line of each other kind of trouble, by its event.
     troubles: HashSet<(&'static str, String)>,
 }
@@ -32,25 +32,12 @@ impl Findings {
         self.scan = refusals.into_iter().chain(problems).collect();
     }
 
-    /// A scan was believed: the next distrust is news.
-    pub(super) fn scan_is_believed(&mut self) {
-        self.distrust = None;
-    }
-
-    /// A scan is not believed. Said for each new reason; the counting of cycles is part of the reason.
-    pub(super) fn say_distrust(&mut self, line: String) {
-        if self.distrust.as_ref() != Some(&line) {
-            tracing::error!(event = events::SCAN_DISTRUSTED, "RMQ Watcher: {line}");
-            self.distrust = Some(line);
-        }
-    }
-
     /// Says which conflicts are new.
-    pub(super) fn say_conflicts(&mut self, lines: HashSet<String>) {
-        for line in lines.difference(&self.conflicts) {
-            tracing::warn!(event = events::SUBSCRIPTION_CONFLICT, "RMQ Watcher: {line}");
+    pub(super) fn say_conflicts(&mut self, conflicts: &[Said]) {
+        for conflict in conflicts.iter().filter(|conflict| !self.conflicts.contains(&conflict.to_string())) {
+            said::say(conflict);
         }
-        self.conflicts = lines;
+        self.conflicts = conflicts.iter().map(ToString::to_string).collect();
     }
 
     /// Whether this trouble was not said since it was last over.

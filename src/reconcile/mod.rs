@@ -11,6 +11,7 @@ mod cycle;
 mod dags;
 mod findings;
 mod pace;
+mod said;
 mod step;
 mod wake;
 

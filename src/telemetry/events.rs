@@ -108,14 +108,32 @@ events! {
     DELIVERY_PANICKED = "delivery.panicked" @ Error;
     /// ERROR: a consumer met a defect of this program; the next cycle starts it again.
     WORKER_PANICKED = "worker.panicked" @ Error;
-    /// ERROR: a scan of the DAG folder is not believed; subscriptions stay as they are.
+    /// ERROR: a scan is no statement about the code, so nothing was taken from it.
     SCAN_DISTRUSTED = "scan.distrusted" @ Error;
-    /// WARNING: a scan that was distrusted for long enough is believed.
+    /// WARNING: a scan that was distrusted for three cycles is believed.
     SCAN_BELIEVED = "scan.believed" @ Warn;
     /// WARNING: a DAG file or directory could not be read.
     FILE_UNREADABLE = "file.unreadable" @ Warn;
     /// ERROR: a subscription is written down and does not run.
     SUBSCRIPTION_REFUSED = "subscription.refused" @ Error;
+    /// INFO: a subscription is declared for the first time.
+    SUBSCRIPTION_ADDED = "subscription.added" @ Info;
+    /// INFO: the options of a subscription changed.
+    SUBSCRIPTION_CHANGED = "subscription.changed" @ Info;
+    /// INFO: a subscription that was refused can be read again.
+    SUBSCRIPTION_MENDED = "subscription.mended" @ Info;
+    /// WARNING: a subscription was not in a scan that is believed; with the attempts left.
+    SUBSCRIPTION_MISSED = "subscription.missed" @ Warn;
+    /// INFO: a subscription that was missed is there again.
+    SUBSCRIPTION_RETURNED = "subscription.returned" @ Info;
+    /// WARNING: a subscription was missed too often and is deleted.
+    SUBSCRIPTION_DELETED = "subscription.deleted" @ Warn;
+    /// WARNING: a deleted subscription is declared again; with its flag as it was.
+    SUBSCRIPTION_REVIVED = "subscription.revived" @ Warn;
+    /// WARNING: a declaration has the key of a subscription made by hand, which stays as it is.
+    SUBSCRIPTION_CONFLICTED = "subscription.conflicted" @ Warn;
+    /// ERROR: the state file does not take one subscription.
+    SUBSCRIPTION_NOT_WRITTEN = "subscription.not_written" @ Error;
     /// ERROR: a subscription is recorded and cannot be run.
     SUBSCRIPTION_WITHHELD = "subscription.withheld" @ Error;
     /// INFO: a subscription was switched on or off by hand.

@@ -3,4 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod ledger;
+mod migration;
 mod opening;
+mod rows;
+mod sync;
+mod watcher;
