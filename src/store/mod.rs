@@ -12,6 +12,7 @@ mod schema;
 pub mod status;
 pub mod subscriptions;
 mod thread;
+pub mod view;
 
 pub use error::StoreError;
 pub use thread::{Closed, Store};
