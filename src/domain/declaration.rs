@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::ids::{ConnId, DagId, QueueName};
+use super::ids::{ConnId, DagId, QueueName, SubscriptionId};
 use super::options::Options;
 use super::subscription::{Invalid, Key, parse_conn_id, parse_dag_id, parse_queue};
 
@@ -124,6 +124,11 @@ pub enum RefusalReason {
         /// The declaration that runs.
         first: Origin,
     },
+    /// A row that was made by hand has the same queue, connection and DAG.
+    MadeByHand {
+        /// That row.
+        id: SubscriptionId,
+    },
 }
 
 impl RefusalReason {
@@ -144,6 +149,7 @@ impl RefusalReason {
             Self::NotADecorator => "not_a_decorator",
             Self::UnknownImport => "unknown_import",
             Self::Duplicate { .. } => "duplicate",
+            Self::MadeByHand { .. } => "made_by_hand",
         }
     }
 }
@@ -185,6 +191,9 @@ impl fmt::Display for RefusalReason {
             ),
             Self::Duplicate { first } => {
                 write!(f, "the same subscription is declared at {first} already")
+            }
+            Self::MadeByHand { id } => {
+                write!(f, "subscription {id}, which was made by hand, has the same queue, connection and DAG")
             }
         }
     }

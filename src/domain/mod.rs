@@ -24,5 +24,7 @@ pub mod run_id;
 pub mod shutdown;
 pub mod status;
 pub mod subscription;
+pub mod sync;
 pub mod target;
 pub mod view;
+pub mod trust;
