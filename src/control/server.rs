@@ -114,7 +114,11 @@ async fn hear(stream: UnixStream, requests: mpsc::Sender<Asked>) {
         }
         Err(_) => return,
     };
-    tracing::debug!(event = events::CONTROL_CONNECTED, "RMQ Watcher: PID {} asks on the control socket", peer.pid().unwrap_or(0));
+    tracing::debug!(
+        event = events::CONTROL_CONNECTED,
+        "RMQ Watcher: PID {} asks on the control socket",
+        peer.pid().unwrap_or(0)
+    );
     let mut stream = BufReader::new(stream);
     // A client that is silent, too long or gone is let go without a word.
     while let Ok(Ok(Some(text))) = timeout(CLIENT_WITHIN, line::read(&mut stream)).await {

@@ -26,5 +26,5 @@ pub mod status;
 pub mod subscription;
 pub mod sync;
 pub mod target;
-pub mod view;
 pub mod trust;
+pub mod view;
