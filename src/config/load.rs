@@ -66,7 +66,7 @@ impl Settings {
     }
 }
 
-fn parse_file(sources: &Sources, problems: &mut Vec<Problem>) -> toml::Table {
+pub(super) fn parse_file(sources: &Sources, problems: &mut Vec<Problem>) -> toml::Table {
     let Some((path, text)) = &sources.file else {
         return toml::Table::new();
     };
@@ -90,7 +90,7 @@ pub(super) fn parse_toml(text: &str) -> Result<toml::Table, String> {
 }
 
 /// Unknown names are errors: a mistyped key would silently mean its default.
-fn refuse_unknown(sources: &Sources, file: &toml::Table, problems: &mut Vec<Problem>) {
+pub(super) fn refuse_unknown(sources: &Sources, file: &toml::Table, problems: &mut Vec<Problem>) {
     for path in sources.flags.keys().filter(|path| KEYS.iter().all(|key| key.path() != **path)) {
         problems.push(unknown(path, &Origin::Flag, nearest_key(path)));
     }
@@ -148,7 +148,7 @@ fn unknown_variable(name: &str, origin: &Origin, names: &[String]) -> Problem {
     unknown(name, origin, meant)
 }
 
-fn read_state_dir(reader: &mut Reader<'_>, airflow_home: &std::path::Path) -> std::path::PathBuf {
+pub(super) fn read_state_dir(reader: &mut Reader<'_>, airflow_home: &std::path::Path) -> std::path::PathBuf {
     let environment = reader.environment();
     let given = reader.optional(&keys::STATE_DIR, |raw| raw.path(environment), |p| show_path(p));
     given.map_or_else(

@@ -16,6 +16,7 @@ pub mod subscriptions;
 pub mod sync;
 mod thread;
 mod trust;
+pub mod view;
 pub mod watcher;
 
 pub use error::StoreError;

@@ -180,6 +180,12 @@ events! {
     STORE_WRITE_FAILED = "store.write_failed" @ Warn;
     /// ERROR: the state file was broken; it was moved aside and a new one begun.
     STORE_MOVED_ASIDE = "store.moved_aside" @ Error;
+    /// WARNING: there is no control socket; the watcher goes on without it.
+    CONTROL_UNAVAILABLE = "control.unavailable" @ Warn;
+    /// DEBUG: a process asks on the control socket.
+    CONTROL_CONNECTED = "control.connected" @ Debug;
+    /// WARNING: a process of another user asked on the control socket.
+    CONTROL_REFUSED = "control.refused" @ Warn;
 
     /// WARNING: standard output did not take this many lines.
     LOG_DROPPED = "log.dropped" @ Warn;
