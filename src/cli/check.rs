@@ -108,7 +108,8 @@ impl Check<'_> {
         self.ok(&format!("{}: {files}, {found}", settings.dags_folder.display()))?;
         scan.unreadable.iter().try_for_each(|problem| self.fail(&problem.to_string()))?;
         scan.refusals.iter().try_for_each(|refusal| self.fail(&refusal.to_string()))?;
-        let wishes: Vec<Wish> = (1..).zip(&scan.declarations).map(|(id, declaration)| as_wish(id, declaration)).collect();
+        let wishes: Vec<Wish> =
+            (1..).zip(&scan.declarations).map(|(id, declaration)| as_wish(id, declaration)).collect();
         for action in plan(&wishes, &HashMap::new()) {
             if let Action::Withhold { id, why } = action
                 && let Some(declaration) = usize::try_from(id.0 - 1).ok().and_then(|at| scan.declarations.get(at))

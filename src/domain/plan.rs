@@ -71,9 +71,9 @@ impl Withheld {
         match self {
             Self::Disabled => None,
             Self::Invalid(sentence) => Some(sentence.clone()),
-            Self::NotHandled(option) => {
-                Some(format!("this version of the watcher cannot act on `{option}`; leave it out or update the watcher"))
-            }
+            Self::NotHandled(option) => Some(format!(
+                "this version of the watcher cannot act on `{option}`; leave it out or update the watcher"
+            )),
             Self::QueueTaken { queue, by } => Some(format!(
                 "queue '{queue}' is served for DAG '{by}' already, and this version serves a queue for one DAG; give each DAG \
                  a queue of its own"
@@ -294,8 +294,7 @@ mod tests {
         let (a, b) = (subscription(1, "a", "q"), subscription(2, "b", "q"));
         let wishes = [withheld(&a, Withheld::Disabled), wish(&b)];
         let say = Action::Withhold { id: a.id, why: Withheld::Disabled };
-        let stop =
-            Action::Stop { place: Place::of(&a), reason: StopReason::Withheld(Withheld::Disabled) };
+        let stop = Action::Stop { place: Place::of(&a), reason: StopReason::Withheld(Withheld::Disabled) };
         assert_eq!(plan(&wishes, &running(&[&a])), [say.clone(), stop]);
         let leaving = HashMap::from([(Place::of(&a), Observed::Unknown)]);
         assert_eq!(plan(&wishes, &leaving), std::slice::from_ref(&say));

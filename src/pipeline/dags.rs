@@ -153,9 +153,11 @@ impl DagBook {
             let before = entry.record.view().seen_unpaused;
             entry.record.heard(said, processor, now_ms);
             let view = entry.record.view();
-            entry.view.send_if_modified(|known| *known != view && {
-                known.clone_from(&view);
-                true
+            entry.view.send_if_modified(|known| {
+                *known != view && {
+                    known.clone_from(&view);
+                    true
+                }
             });
             (before, view, entry.record.is_in_doubt())
         });

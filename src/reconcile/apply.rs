@@ -24,11 +24,9 @@ where
             match action {
                 Action::Start(subscription) => {
                     self.withheld.remove(&subscription.id);
-                    self.consumers.start(&self.context, &self.broker, subscription);
+                    self.consumers.start(&self.context, &self.broker, subscription, &self.phase);
                 }
-                Action::Change(subscription) => {
-                    self.consumers.change(subscription);
-                }
+                Action::Change(subscription) => self.consumers.change(&subscription),
                 Action::Stop { place, reason } => {
                     tracing::info!(
                         event = events::CONSUMER_LET_GO,

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -12,15 +11,14 @@ use crate::domain::ids::{ConnId, SubscriptionId};
 use crate::domain::plan::{Observed, Place};
 use crate::domain::shutdown::{CONSUMER_BUDGET, Phase};
 use crate::domain::subscription::Subscription;
-use crate::pipeline::{self, Context};
-use crate::ports::{Broker, Consumer, Runs};
+use crate::pipeline::{self, Context, Order};
+use crate::ports::{Broker, Consumer, Dags, Runs};
 
 /// One consumer's worker, seen from outside.
 struct Running {
     place: Place,
     subscription: Subscription,
-    /// Its own phase: it stops when this says so.
-    phase: watch::Sender<Phase>,
+    orders: watch::Sender<Order>,
     leaving: bool,
 }
 
@@ -70,17 +68,31 @@ impl Consumers {
         self.broken.clear();
     }
 
-    pub(super) fn start<R, B>(&mut self, context: &Rc<Context<R>>, broker: &Rc<B>, subscription: Subscription)
-    where
-        R: Runs + 'static,
+    pub(super) fn start<R, B>(
+        &mut self,
+        context: &Rc<Context<R>>,
+        broker: &Rc<B>,
+        subscription: Subscription,
+        phase: &watch::Receiver<Phase>,
+    ) where
+        R: Runs + Dags + 'static,
         B: Broker + 'static,
         <B::Consumer as Consumer>::Settler: 'static,
     {
-        let (phase, seen) = watch::channel(Phase::Running);
-        let worker = pipeline::run(Rc::clone(context), Rc::clone(broker), subscription.clone(), seen);
+        let order = Order { subscription: Rc::new(subscription.clone()), leave: false };
+        let (orders, heard) = watch::channel(order);
+        let worker = pipeline::run(Rc::clone(context), Rc::clone(broker), heard, phase.clone());
         let worker = self.workers.spawn_local(worker);
         let place = Place::of(&subscription);
-        self.running.insert(worker.id(), Running { place, subscription, phase, leaving: false });
+        self.running.insert(worker.id(), Running { place, subscription, orders, leaving: false });
+    }
+
+    /// Hands new options to the consumer that serves the subscription.
+    pub(super) fn change(&mut self, subscription: &Subscription) {
+        for running in self.running.values_mut().filter(|running| running.subscription.id == subscription.id) {
+            running.subscription = subscription.clone();
+            running.orders.send_modify(|order| order.subscription = Rc::new(subscription.clone()));
+        }
     }
 
     /// Whether a worker, also one that leaves, writes the row of this subscription.
@@ -91,7 +103,7 @@ impl Consumers {
     /// Asks the consumer of a place to leave; it does so within its own bounds.
     pub(super) fn stop(&mut self, place: &Place) {
         for running in self.running.values_mut().filter(|running| running.place == *place) {
-            running.phase.send_replace(Phase::Stopping);
+            running.orders.send_modify(|order| order.leave = true);
             running.leaving = true;
         }
     }
@@ -117,13 +129,10 @@ impl Consumers {
         }
     }
 
-    /// Every worker leaves by itself once it is asked to, within its bounds; one that does not is cut off.
+    /// Every worker leaves by itself once the stop is asked for, within its bounds; one that does not is cut off.
     pub(super) async fn leave(mut self) {
-        for running in self.running.values() {
-            running.phase.send_replace(Phase::Stopping);
-        }
         let all_left = async { while self.workers.join_next().await.is_some() {} };
-        if timeout(CONSUMER_BUDGET.max(Duration::from_secs(1)), all_left).await.is_err() {
+        if timeout(CONSUMER_BUDGET, all_left).await.is_err() {
             self.workers.shutdown().await;
         }
     }

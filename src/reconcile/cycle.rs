@@ -9,17 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Flow;
-use super::{counters, said};
 use super::step::{Ran, STEP_TIMEOUT, Step};
+use super::{counters, said};
 use crate::domain::declaration::FileProblemKind;
 use crate::domain::ids::DagId;
 use crate::domain::plan::{Wish, Withheld};
-use crate::domain::sync::{self, Row, Scanned};
 use crate::domain::subscription::Subscription;
+use crate::domain::sync::{self, Row, Scanned};
 use crate::domain::trust::{self, Baseline, Judgement, Listing};
 use crate::ports::{Broker, Consumer, Dags, Declarations, Declared, Runs};
-use crate::store::{Store, StoreError};
 use crate::store::sync::{SyncResult, ToWrite, Written};
+use crate::store::{Store, StoreError};
 use crate::telemetry::events;
 
 /// The steps of a cycle that may block.
@@ -168,11 +168,14 @@ where
 
     fn say(&mut self, synced: &Synced) {
         for (change, written) in synced.plan.changes.iter().zip(&synced.written) {
-            if let Written::Refused(error) = written {
-                self.trouble = Some(error.clone());
-            }
-            let news = |error: &String| self.findings.is_news(events::SUBSCRIPTION_NOT_WRITTEN, &format!("{change:?}{error}"));
-            if !matches!(written, Written::Refused(error) if !news(error)) {
+            let is_news = match written {
+                Written::Refused(error) => {
+                    self.trouble = Some(error.clone());
+                    self.findings.is_news(events::SUBSCRIPTION_NOT_WRITTEN, &format!("{change:?} {error}"))
+                }
+                Written::Done | Written::Stale => true,
+            };
+            if is_news {
                 said::say_written(change, written);
             }
         }
@@ -210,7 +213,10 @@ where
             Ran::TimedOut => (
                 counters::CYCLE_STEP_TIMED_OUT,
                 events::CYCLE_STEP_TIMED_OUT,
-                format!("the step '{name}' takes longer than {} s; the cycle goes on without it", STEP_TIMEOUT.as_secs()),
+                format!(
+                    "the step '{name}' takes longer than {} s; the cycle goes on without it",
+                    STEP_TIMEOUT.as_secs()
+                ),
             ),
             Ran::Skipped => (
                 counters::CYCLE_STEP_SKIPPED,

@@ -7,7 +7,6 @@ use super::Flow;
 use crate::domain::ids::DagId;
 use crate::pipeline;
 use crate::ports::{Broker, Consumer, Dags, Declarations, Runs};
-use crate::telemetry::events;
 
 impl<R, B, D> Flow<R, B, D>
 where

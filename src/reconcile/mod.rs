@@ -77,6 +77,7 @@ where
         findings: Findings::default(),
         counters: Counters::default(),
         trouble: None,
+        phase: phase.clone(),
         phase_at: Cell::new("start"),
         next_cycle: Instant::now(),
         dags_since_ms: 0,
@@ -117,6 +118,8 @@ struct Flow<R, B, D> {
     counters: Counters,
     /// Why the last cycle could not do all of its work.
     trouble: Option<String>,
+    phase: watch::Receiver<Phase>,
+    /// What the control flow is at.
     phase_at: Cell<&'static str>,
     next_cycle: Instant,
     /// When Airflow was last asked for its DAGs: what it said before is too old to delete anything.
@@ -131,11 +134,7 @@ where
     D: Declarations + 'static,
 {
     /// Does not return.
-    async fn cycles(
-        &mut self,
-        scheduler_exited: &dyn Fn() -> Option<String>,
-        mut requests: mpsc::Receiver<Asked>,
-    ) {
+    async fn cycles(&mut self, scheduler_exited: &dyn Fn() -> Option<String>, mut requests: mpsc::Receiver<Asked>) {
         self.begin().await;
         let mut woken = Woken::Due;
         loop {
@@ -176,7 +175,8 @@ where
             Ok(Err(_)) => self.ran_out(began.elapsed()).await,
             // The panic hook has said what it was.
             Err(_) => {
-                let line = "a cycle met a defect of this program; consumers go on, and the next cycle comes later".to_owned();
+                let line =
+                    "a cycle met a defect of this program; consumers go on, and the next cycle comes later".to_owned();
                 tracing::error!(event = events::CYCLE_PANICKED, "RMQ Watcher: {line}");
                 self.trouble = Some(line);
                 return false;

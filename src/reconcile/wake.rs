@@ -107,7 +107,10 @@ where
         match self.context.store.set_enabled(id, enabled, self.now_ms()).await {
             Ok(Switched::Done) => {
                 let word = if enabled { "enabled" } else { "disabled" };
-                tracing::info!(event = events::SUBSCRIPTION_SWITCHED, "RMQ Watcher: subscription {id} was {word} by hand");
+                tracing::info!(
+                    event = events::SUBSCRIPTION_SWITCHED,
+                    "RMQ Watcher: subscription {id} was {word} by hand"
+                );
                 None
             }
             Ok(Switched::AlreadySo) => Some(Answer::Done),
