@@ -49,17 +49,17 @@ impl Store {
     /// # Errors
     /// Nothing was changed.
     pub async fn set_enabled(&self, id: SubscriptionId, enabled: bool, now_ms: i64) -> Result<Switched, StoreError> {
-        self.call("to switch a subscription", move |connection| {
+        self.change("to switch a subscription", now_ms, move |connection| {
             let sql = "SELECT enabled FROM subscriptions WHERE id = ?1 AND deleted_at_ms IS NULL";
             let was: Option<bool> = connection.prepare_cached(sql)?.query_row([id.0], |row| row.get(0)).optional()?;
             match was {
-                None => return Ok(Switched::Unknown),
-                Some(was) if was == enabled => return Ok(Switched::AlreadySo),
+                None => return Ok((Switched::Unknown, false)),
+                Some(was) if was == enabled => return Ok((Switched::AlreadySo, false)),
                 Some(_) => {}
             }
             let sql = "UPDATE subscriptions SET enabled = ?2, updated_at_ms = max(?3, updated_at_ms + 1) WHERE id = ?1";
             connection.prepare_cached(sql)?.execute(params![id.0, enabled, now_ms])?;
-            Ok(Switched::Done)
+            Ok((Switched::Done, true))
         })
         .await
     }

@@ -148,6 +148,10 @@ events! {
     STORE_WRITE_FAILED = "store.write_failed" @ Warn;
     /// ERROR: the state file was broken; it was moved aside and a new one begun.
     STORE_MOVED_ASIDE = "store.moved_aside" @ Error;
+    /// WARNING: what the new state file was begun with.
+    STORE_RESTORED = "store.restored" @ Warn;
+    /// WARNING: a backup of the subscriptions could not be written.
+    STORE_BACKUP_FAILED = "store.backup_failed" @ Warn;
 
     /// WARNING: standard output did not take this many lines.
     LOG_DROPPED = "log.dropped" @ Warn;
