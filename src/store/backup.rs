@@ -16,6 +16,7 @@ use rusqlite::{Connection, OpenFlags, Row, params};
 use serde::{Deserialize, Serialize};
 
 use super::open::FILE_NAME;
+use super::subscriptions::{text, text_or_null};
 use crate::telemetry::events;
 
 /// The directory within the state directory.
@@ -47,7 +48,7 @@ struct Saved {
     options: String,
     enabled: bool,
     invalid: Option<String>,
-    absent_cycles: u32,
+    absent_cycles: i64,
     deleted_at_ms: Option<i64>,
     created_at_ms: i64,
     updated_at_ms: i64,
@@ -127,15 +128,15 @@ fn read(file: &Path) -> rusqlite::Result<Vec<Saved>> {
 fn to_saved(row: &Row<'_>) -> rusqlite::Result<Saved> {
     Ok(Saved {
         id: row.get(0)?,
-        dag_id: row.get(1)?,
-        queue: row.get(2)?,
-        conn_id: row.get(3)?,
-        source: row.get(4)?,
-        origin: row.get(5)?,
-        origin_file: row.get(6)?,
-        options: row.get(7)?,
+        dag_id: text(row, 1)?,
+        queue: text(row, 2)?,
+        conn_id: text(row, 3)?,
+        source: text(row, 4)?,
+        origin: text(row, 5)?,
+        origin_file: text(row, 6)?,
+        options: text(row, 7)?,
         enabled: row.get(8)?,
-        invalid: row.get(9)?,
+        invalid: text_or_null(row, 9)?,
         absent_cycles: row.get(10)?,
         deleted_at_ms: row.get(11)?,
         created_at_ms: row.get(12)?,
