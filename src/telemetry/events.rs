@@ -186,6 +186,10 @@ events! {
     CONTROL_CONNECTED = "control.connected" @ Debug;
     /// WARNING: a process of another user asked on the control socket.
     CONTROL_REFUSED = "control.refused" @ Warn;
+    /// WARNING: what the new state file was begun with.
+    STORE_RESTORED = "store.restored" @ Warn;
+    /// WARNING: a backup of the subscriptions could not be written.
+    STORE_BACKUP_FAILED = "store.backup_failed" @ Warn;
 
     /// WARNING: standard output did not take this many lines.
     LOG_DROPPED = "log.dropped" @ Warn;

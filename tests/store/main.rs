@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod backup;
 mod ledger;
 mod migration;
 mod opening;

@@ -99,6 +99,24 @@ fn a_row_that_cannot_be_understood_is_invalid_and_hides_no_other() {
 }
 
 #[test]
+fn values_that_no_program_of_ours_writes_hide_no_other_row_and_stop_no_backup() {
+    run(async {
+        let file = File::new();
+        file.sync(["a", "b", "c"].map(insert).into(), 10).await;
+        file.execute(
+            "UPDATE subscriptions SET absent_cycles = -1 WHERE dag_id = 'a'; \
+             UPDATE subscriptions SET dag_id = CAST(x'62ff' AS TEXT), invalid = CAST(x'ff' AS TEXT) WHERE dag_id = 'b'; \
+             UPDATE subscriptions SET absent_cycles = 9223372036854775807 WHERE dag_id = 'c'",
+        );
+        let rows = file.rows().await;
+        assert_eq!(rows.iter().map(|row| row.absent_cycles).collect::<Vec<_>>(), [0, 0, 0]);
+        assert_eq!(rows.iter().filter(|row| row.should_run()).count(), 2);
+        file.store.set_enabled(SubscriptionId(3), false, 11).await.unwrap();
+        assert_eq!(std::fs::read_dir(file.dir.path().join("backup")).unwrap().count(), 2);
+    });
+}
+
+#[test]
 fn a_switch_is_kept_and_times_never_go_back() {
     run(async {
         let file = File::new();
