@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
@@ -24,7 +24,9 @@ use crate::config::connections::AirflowDialect;
 use crate::config::log::{LogFormat, LogLevel, LogSettings};
 use crate::config::problem::Problems;
 use crate::config::sources::Sources;
+use crate::control::{self, Asked};
 use crate::discovery::{Scan, ScanError, Scanner};
+use crate::domain::control::{Answer, Request};
 use crate::domain::outcome::{AccessAnswer, Dialect};
 use crate::domain::shutdown::Phase;
 use crate::pipeline::{Arrow, Clock, Context, Identity, Limits};
@@ -38,6 +40,10 @@ const CLOSE_STORE: Duration = Duration::from_secs(5);
 
 /// How often an Airflow that does not answer, or refuses us, is asked again at the start.
 const GREET_EVERY: Duration = Duration::from_secs(30);
+
+/// Requests on the control socket that may wait for the control flow, which takes them between its steps; others wait at the
+/// socket, each for a bounded time.
+const CONTROL_QUEUE: usize = 8;
 
 /// What the process gives the loop.
 pub struct Inputs {
@@ -94,6 +100,8 @@ pub async fn run(inputs: Inputs) -> Result<(), AppError> {
     let pace = Pace { interval: settings.reconcile.interval, can_start };
     let declarations = Folder::new(&settings.dags_folder);
     let mut helpers = JoinSet::new();
+    let requests = control_requests(&settings.state_dir, &mut helpers);
+    helpers.spawn_local(answer(requests));
     if can_start {
         helpers.spawn_local(greet_airflow(Rc::clone(&context), connections));
     }
@@ -104,6 +112,27 @@ pub async fn run(inputs: Inputs) -> Result<(), AppError> {
     drop(timeout(CLOSE_STORE, closed).await);
     drop(lock);
     Ok(())
+}
+
+/// Opens the control socket; what is asked there comes out here. The lock must be held.
+fn control_requests(state_dir: &Path, helpers: &mut JoinSet<()>) -> mpsc::Receiver<Asked> {
+    let (sender, requests) = mpsc::channel(CONTROL_QUEUE);
+    helpers.spawn_local(control::serve(state_dir.join(control::FILE_NAME), sender));
+    requests
+}
+
+/// Answers what needs no control flow, and refuses the rest.
+async fn answer(mut requests: mpsc::Receiver<Asked>) {
+    while let Some((request, reply)) = requests.recv().await {
+        let answer = match request {
+            Request::Ping => Answer::Pong { pid: std::process::id(), version: env!("CARGO_PKG_VERSION").to_owned() },
+            Request::Wake | Request::SetEnabled { .. } => Answer::Refused {
+                sentence: "this watcher changes nothing while it runs; nothing was changed".to_owned(),
+            },
+        };
+        // Whoever asked may be gone by now.
+        drop(reply.send(answer));
+    }
 }
 
 fn load(config: Option<&Path>, log: &LogHandle) -> Result<Settings, AppError> {
@@ -185,7 +214,7 @@ fn say_credentials(settings: &Settings) -> bool {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the clock edge: everything else is handed the time")]
-fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
