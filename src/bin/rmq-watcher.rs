@@ -23,6 +23,10 @@ enum Verb {
     Run(Run),
     /// Print the effective settings and try them: broker, queues, Airflow, DAGs.
     Check(Check),
+    /// Show the watcher, its connections and its subscriptions, also when it is dead.
+    Status(cli::status::Args),
+    /// List, show, enable or disable subscriptions.
+    Subscriptions(cli::subscriptions::Args),
 }
 
 #[derive(Args)]
@@ -51,6 +55,8 @@ fn main() {
         Verb::Check(Check { config }) => {
             tool(async move |out: &mut dyn Write| cli::check::run(config.as_deref(), out).await)
         }
+        Verb::Status(args) => tool(async move |out: &mut dyn Write| cli::status::run(args, out).await),
+        Verb::Subscriptions(args) => tool(async move |out: &mut dyn Write| cli::subscriptions::run(args, out).await),
     };
     exit::leave(code)
 }

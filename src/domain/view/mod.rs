@@ -5,10 +5,12 @@
 //! it said last.
 
 mod decide;
+mod pick;
 mod rows;
 mod words;
 
 pub use decide::view;
+pub use pick::{NotPicked, may_switch, pick};
 pub use rows::{ConnectionRow, Facts, Lock, RefusalRow, SubscriptionRow, WatcherRow};
 pub use words::{Reason, ShownConnection, ShownStatus, Tone, WatcherState};
 
