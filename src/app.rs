@@ -205,8 +205,9 @@ fn say_credentials(settings: &Settings) -> bool {
     !missing
 }
 
+/// The time now, in UTC milliseconds.
 #[expect(clippy::disallowed_methods, reason = "the clock edge: everything else is handed the time")]
-fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
