@@ -47,7 +47,7 @@ impl Folder {
     }
 
     fn set(&self, now: Result<Declared, String>) {
-        self.0.now.replace(now);
+        *self.0.now.borrow_mut() = now;
     }
 
     fn touch(&self, now: Result<Declared, String>) {
