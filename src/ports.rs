@@ -118,13 +118,12 @@ pub trait Consumer {
     /// What settles this channel's deliveries.
     fn settler(&self) -> Self::Settler;
 
-    /// Stops the flow of deliveries (`basic.cancel`) and keeps the channel: those held stay settleable. [`Consumer::next`] goes
-    /// on giving out what was on its way, and then waits for the channel to be lost or consumed on again. Bounded by the rpc
-    /// timeout.
+    /// Stops the flow of deliveries (`basic.cancel`) and keeps the channel: those held stay settleable. Returns what was on its
+    /// way. [`Consumer::next`] then waits for the loss of the channel. Bounded by the rpc timeout.
     ///
     /// # Cancel safety
-    /// Cancel safe: the broker is told, and nothing that was on its way is lost.
-    async fn pause(&mut self);
+    /// Cancel safe: what was on its way comes out of [`Consumer::next`], or of the next call.
+    async fn pause(&mut self) -> Vec<Envelope>;
 
     /// Consumes again on the same channel, under a tag of its own, with the same window for what is new. Does nothing if it
     /// is consuming. Bounded by the rpc timeout.

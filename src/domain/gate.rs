@@ -59,19 +59,17 @@ impl Closed {
         }
     }
 
-    /// One clause for people.
-    pub fn sentence(self, dag: &DagId, view: &DagView) -> String {
-        match (self, &view.failure) {
-            (Self::NotKnown, None) => format!("Airflow has not said yet whether it has DAG '{dag}'"),
-            (Self::NotKnown, Some(failure)) => {
-                format!("Airflow has not said yet whether it has DAG '{dag}': {failure}")
-            }
+    /// One clause for people; `None` where there is nothing to tell but that Airflow's first answer is on its way.
+    pub fn sentence(self, dag: &DagId, view: &DagView) -> Option<String> {
+        Some(match (self, &view.failure) {
+            (Self::NotKnown, None) => return None,
+            (Self::NotKnown, Some(failure)) => format!("Airflow has not said yet whether it has DAG '{dag}': {failure}"),
             (Self::Missing, _) => format!("Airflow does not have DAG '{dag}'"),
             (Self::Stale, _) => format!("Airflow does not find DAG '{dag}' in its DAG folder any more"),
             (Self::ImportErrors, _) => format!("the file of DAG '{dag}' fails to import in Airflow"),
             (Self::NeverUnpaused, _) => format!("DAG '{dag}' is paused and was never seen unpaused"),
             (Self::Paused, _) => format!("DAG '{dag}' is paused"),
-        }
+        })
     }
 }
 
@@ -162,9 +160,7 @@ pub fn judge(options: &Options, view: &DagView, answer: &DagLookup) -> Judgement
             Judgement::Drop(Dropped::Paused)
         }
         (Deliver::AskAgain, DagState::Missing, DagLookup::Absent) => Judgement::Drop(Dropped::Missing),
-        (Deliver::AskAgain, _, _) => {
-            Judgement::Unsure("Airflow's answers about the DAG contradict each other".to_owned())
-        }
+        (Deliver::AskAgain, _, _) => Judgement::Unsure("Airflow's answers about the DAG contradict each other".to_owned()),
     }
 }
 

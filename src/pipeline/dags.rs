@@ -152,6 +152,10 @@ impl DagBook {
         let (before, after, in_doubt) = self.with(dag, |entry| {
             let before = entry.record.view().seen_unpaused;
             entry.record.heard(said, processor, now_ms);
+            if entry.record.is_in_doubt() {
+                // Asked again at once, a DAG that is just being read anew would be absent twice.
+                entry.due = Instant::now() + ASK_EVERY;
+            }
             let view = entry.record.view();
             entry.view.send_if_modified(|known| {
                 *known != view && {

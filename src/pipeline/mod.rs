@@ -17,8 +17,10 @@ mod flights;
 mod hold;
 mod ledgered;
 mod report;
+mod signals;
 mod worker;
 
 pub use context::{Arrow, Clock, Context, Identity, Limits, OnArrow};
 pub use dags::{DagBook, ask_waiting, read_dags};
-pub use worker::{Order, run};
+pub use signals::Order;
+pub use worker::run;
