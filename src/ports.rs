@@ -171,6 +171,12 @@ pub trait Declarations {
     /// # Cancel safety
     /// A scan that was given up is waited for by the next call: there is never more than one under way.
     async fn scan(&mut self) -> Result<Declared, String>;
+
+    /// Resolves when something that is read may have changed since the last scan. Never, where nobody can tell.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a change is remembered until the next scan.
+    async fn changed(&mut self);
 }
 
 /// What is declared.
@@ -180,8 +186,12 @@ pub struct Declared {
     pub declarations: Vec<Declaration>,
     /// Subscriptions that are written down and must not run.
     pub refusals: Vec<Refusal>,
-    /// Files of which nothing is known.
+    /// Files and directories of which nothing is known.
     pub unreadable: Vec<FileProblem>,
+    /// How many files the folder names.
+    pub listed: u64,
+    /// How many of them were read and understood.
+    pub readable: u64,
 }
 
 /// What became of a verb.

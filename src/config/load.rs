@@ -8,11 +8,12 @@ use super::airflow_own::AirflowOwn;
 use super::connections;
 use super::keys::{self, CONNECTIONS, ENVIRONMENT_PREFIX, KEYS};
 use super::log::{LogFormat, LogLevel, LogSettings};
-use super::problem::{Origin, Problem, Problems, nearest};
+use super::problem::{Origin, Problem, Problems};
 use super::reader::{Raw, Reader, show_path};
 use super::settings::{ConsumeSettings, ReconcileSettings, Settings};
 use super::sources::Sources;
 use crate::domain::cycle_settings::{self, Configured, CycleSettings, DAY_SECS, Variable};
+use crate::domain::nearest::nearest;
 
 /// Airflow's Variable for the interval, as an environment variable.
 ///
@@ -65,7 +66,7 @@ impl Settings {
     }
 }
 
-fn parse_file(sources: &Sources, problems: &mut Vec<Problem>) -> toml::Table {
+pub(super) fn parse_file(sources: &Sources, problems: &mut Vec<Problem>) -> toml::Table {
     let Some((path, text)) = &sources.file else {
         return toml::Table::new();
     };
@@ -89,7 +90,7 @@ pub(super) fn parse_toml(text: &str) -> Result<toml::Table, String> {
 }
 
 /// Unknown names are errors: a mistyped key would silently mean its default.
-fn refuse_unknown(sources: &Sources, file: &toml::Table, problems: &mut Vec<Problem>) {
+pub(super) fn refuse_unknown(sources: &Sources, file: &toml::Table, problems: &mut Vec<Problem>) {
     for path in sources.flags.keys().filter(|path| KEYS.iter().all(|key| key.path() != **path)) {
         problems.push(unknown(path, &Origin::Flag, nearest_key(path)));
     }
@@ -147,7 +148,7 @@ fn unknown_variable(name: &str, origin: &Origin, names: &[String]) -> Problem {
     unknown(name, origin, meant)
 }
 
-fn read_state_dir(reader: &mut Reader<'_>, airflow_home: &std::path::Path) -> std::path::PathBuf {
+pub(super) fn read_state_dir(reader: &mut Reader<'_>, airflow_home: &std::path::Path) -> std::path::PathBuf {
     let environment = reader.environment();
     let given = reader.optional(&keys::STATE_DIR, |raw| raw.path(environment), |p| show_path(p));
     given.map_or_else(

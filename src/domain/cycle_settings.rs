@@ -122,8 +122,7 @@ pub fn read_timeout(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    const LAST: CycleSettings =
-        CycleSettings { interval: secs(7), budget: secs(11), chosen_budget: Some(secs(11)) };
+    const LAST: CycleSettings = CycleSettings { interval: secs(7), budget: secs(11), chosen_budget: Some(secs(11)) };
 
     const fn secs(secs: u64) -> Duration {
         Duration::from_secs(secs)

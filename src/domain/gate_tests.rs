@@ -4,14 +4,8 @@ use super::super::dag_state::DagRecord;
 use super::super::outcome::{FoundDag, Part};
 use super::*;
 
-const STATES: [DagState; 6] = [
-    DagState::Unknown,
-    DagState::Missing,
-    DagState::Stale,
-    DagState::ImportErrors,
-    DagState::Paused,
-    DagState::Ready,
-];
+const STATES: [DagState; 6] =
+    [DagState::Unknown, DagState::Missing, DagState::Stale, DagState::ImportErrors, DagState::Paused, DagState::Ready];
 const PAUSED: [OnPaused; 3] = [OnPaused::Drop, OnPaused::Hold, OnPaused::Run];
 const MISSING: [OnMissing; 2] = [OnMissing::Hold, OnMissing::Ack];
 
@@ -29,9 +23,8 @@ fn all() -> impl Iterator<Item = (Options, DagView)> {
     options.flat_map(|options| {
         STATES.into_iter().flat_map(move |state| {
             let options = options.clone();
-            [(false, false), (true, false), (false, true), (true, true)].map(move |(seen, good)| {
-                (options.clone(), view(state, seen, good && state == DagState::Missing))
-            })
+            [(false, false), (true, false), (false, true), (true, true)]
+                .map(move |(seen, good)| (options.clone(), view(state, seen, good && state == DagState::Missing)))
         })
     })
 }
@@ -82,7 +75,8 @@ fn a_delivery_is_held_while_the_gate_is_closed_and_never_dropped_unasked() {
                 view.state == DagState::Ready || (view.state == DagState::Paused && options.on_paused == OnPaused::Run)
             ),
             (Gate::Open, Deliver::AskAgain) => assert!(
-                view.state == DagState::Missing || (view.state == DagState::Paused && options.on_paused == OnPaused::Drop)
+                view.state == DagState::Missing
+                    || (view.state == DagState::Paused && options.on_paused == OnPaused::Drop)
             ),
             other => panic!("{other:?} for {options:?} {view:?}"),
         }

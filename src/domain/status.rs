@@ -17,6 +17,8 @@ pub enum SubscriptionStatus {
     Failing,
     /// No consumer, or nothing can be started: see the last error.
     Error,
+    /// Its declaration was refused, or says something that this version cannot act on.
+    Invalid,
     /// Stopped on purpose.
     Disconnected,
 }
@@ -31,6 +33,7 @@ impl SubscriptionStatus {
             Self::PausedDag => "paused_dag",
             Self::Failing => "failing",
             Self::Error => "error",
+            Self::Invalid => "invalid",
             Self::Disconnected => "disconnected",
         }
     }

@@ -157,9 +157,11 @@ impl DagBook {
                 entry.due = Instant::now() + ASK_EVERY;
             }
             let view = entry.record.view();
-            entry.view.send_if_modified(|known| *known != view && {
-                known.clone_from(&view);
-                true
+            entry.view.send_if_modified(|known| {
+                *known != view && {
+                    known.clone_from(&view);
+                    true
+                }
             });
             (before, view, entry.record.is_in_doubt())
         });

@@ -44,6 +44,7 @@ struct Inner {
     asked: RefCell<Vec<String>>,
     lists: Cell<usize>,
     processor: Cell<Part>,
+    variables: RefCell<BTreeMap<String, Variable>>,
     /// How long Airflow takes to answer for a DAG.
     thinks: Cell<Duration>,
 }
@@ -77,6 +78,7 @@ impl FakeAirflow {
             asked: RefCell::default(),
             lists: Cell::default(),
             processor: Cell::new(Part::Healthy),
+            variables: RefCell::default(),
             thinks: Cell::default(),
         }))
     }
@@ -142,6 +144,11 @@ impl FakeAirflow {
 
     pub(crate) fn conf(&self, run: &str) -> Value {
         self.0.runs.borrow()[run].clone()
+    }
+
+    /// What reading a Variable leads to; one that is not named is not set.
+    pub(crate) fn set_variable(&self, key: &str, answer: Variable) {
+        self.0.variables.borrow_mut().insert(key.to_owned(), answer);
     }
 
     /// Run ids that were asked for, in order.
@@ -230,7 +237,7 @@ impl Dags for FakeAirflow {
         self.0.processor.get()
     }
 
-    async fn variable(&self, _: &str) -> Variable {
-        Variable::Unset
+    async fn variable(&self, key: &str) -> Variable {
+        self.0.variables.borrow().get(key).cloned().unwrap_or(Variable::Unset)
     }
 }

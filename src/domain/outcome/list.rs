@@ -126,7 +126,11 @@ mod tests {
         let none = super::tests::list(&[page(0..0, 0)]);
         assert_eq!((none.next_offset(), none.flaw()), (None, None));
         let small_pages = super::tests::list(&[page(0..20, 30)]);
-        assert_eq!((small_pages.next_offset(), small_pages.flaw()), (Some(20), None), "Airflow may give less than asked");
+        assert_eq!(
+            (small_pages.next_offset(), small_pages.flaw()),
+            (Some(20), None),
+            "Airflow may give less than asked"
+        );
     }
 
     #[test]
@@ -142,7 +146,11 @@ mod tests {
             page(100..121, 120),
             Exchange::Replied(Reply::plain(200, Some("text/html"), "<html>")),
             Exchange::Replied(Reply::plain(200, Some("application/json"), r#"{"dags":[]}"#)),
-            Exchange::Replied(Reply::plain(200, Some("application/json"), r#"{"dags":[{"dag_id":"x"}],"total_entries":120}"#)),
+            Exchange::Replied(Reply::plain(
+                200,
+                Some("application/json"),
+                r#"{"dags":[{"dag_id":"x"}],"total_entries":120}"#,
+            )),
         ] {
             let list = list(&[page(0..100, 120), second.clone()]);
             assert!(list.flaw().is_some(), "{second:?}");

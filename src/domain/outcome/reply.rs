@@ -153,7 +153,8 @@ pub fn from_stranger(reply: &Reply) -> bool {
             reply.status == 405
                 || (reply.status == 404 && {
                     let text = words(&json).to_lowercase();
-                    !(text.contains("dag") && text.contains("not found")) && !text.starts_with("variable does not exist")
+                    !(text.contains("dag") && text.contains("not found"))
+                        && !text.starts_with("variable does not exist")
                         && !text.starts_with("the variable with key")
                 })
         }
