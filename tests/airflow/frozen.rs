@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use rmq_watcher::domain::ids::{DagId, RunId};
 use rmq_watcher::domain::cycle_settings::INTERVAL_VARIABLE;
+use rmq_watcher::domain::ids::{DagId, RunId};
 use rmq_watcher::domain::outcome::{
-    DagList, DagLookup, Dialect, Exchange, HealthAnswer, Part, Reply, RunLookup, TriggerAnswer, VersionAnswer, asks_for_login,
-    classify_dag, classify_health, classify_run, classify_trigger, classify_variable, classify_version, from_stranger,
+    DagList, DagLookup, Dialect, Exchange, HealthAnswer, Part, Reply, RunLookup, TriggerAnswer, VersionAnswer,
+    asks_for_login, classify_dag, classify_health, classify_run, classify_trigger, classify_variable, classify_version,
+    from_stranger,
 };
 use serde_json::Value;
 

@@ -96,7 +96,8 @@ fn a_dag_that_was_unpaused_once_loses_the_messages_of_its_pause() {
         assert_eq!(world.airflow.run_ids().len(), 1);
         assert_eq!(world.airflow.asked().len(), asked + 2, "one question for each message");
         assert_eq!(world.broker.verbs()[1..], [(Some("a".into()), Verb::Ack), (Some("b".into()), Verb::Ack)]);
-        let dropped = "SELECT count(*) FROM ledger WHERE state = 'settled' AND outcome = 'dropped' AND reason = 'paused'";
+        let dropped =
+            "SELECT count(*) FROM ledger WHERE state = 'settled' AND outcome = 'dropped' AND reason = 'paused'";
         world.until("recorded", |w| w.sql(dropped) == "2").await;
         world.airflow.set_dags(dag(false));
         world.broker.publish(Some("c"), "x");
@@ -155,7 +156,9 @@ async fn stopped_with_one_held(on_their_way: usize) -> World {
     world.broker.send_late(on_their_way);
     (0..on_their_way).for_each(|_| world.broker.publish(None, "late"));
     world.broker.publish(Some("waits"), "x");
-    world.until("told", |w| w.status() == "waiting_for_dag: Airflow does not find DAG 'dag' in its DAG folder any more").await;
+    world
+        .until("told", |w| w.status() == "waiting_for_dag: Airflow does not find DAG 'dag' in its DAG folder any more")
+        .await;
     world.until("stopped", |w| !w.broker.is_consumed()).await;
     assert_eq!((world.broker.unacked(), world.broker.ready()), (1 + on_their_way, 1));
     world
