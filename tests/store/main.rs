@@ -4,3 +4,4 @@
 
 mod ledger;
 mod opening;
+mod view;
