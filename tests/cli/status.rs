@@ -141,15 +141,17 @@ fn json_has_the_documented_shape() {
 
 /// The names of a JSON value, below each other; of a list, those of its first item.
 fn shape(value: &serde_json::Value) -> Vec<String> {
-    match value {
-        serde_json::Value::Object(object) => {
+    if let Some(items) = value.as_array() {
+        return items.first().map(shape).unwrap_or_default();
+    }
+    match value.as_object() {
+        Some(object) => {
             let inner = object.iter().filter(|(name, _)| !["options", "counters"].contains(&name.as_str()));
             let inner =
                 inner.flat_map(|(name, value)| shape(value).into_iter().map(move |rest| format!("{name}.{rest}")));
             object.keys().cloned().chain(inner).collect()
         }
-        serde_json::Value::Array(items) => items.first().map(shape).unwrap_or_default(),
-        _ => vec![],
+        None => vec![],
     }
 }
 
