@@ -209,9 +209,13 @@ fn read_reconcile(reader: &mut Reader<'_>, warnings: &mut Vec<String>) -> Reconc
         interval: reader.find(interval_key).map(|_| interval),
         timeout: reader.optional(timeout_key, secs, show_secs).map(|(timeout, _)| timeout),
     };
-    // What is no UTF-8 is no number either.
-    let variable = |name| reader.environment().get(name).map_or(Some(String::new()), |text| text.map(str::to_owned));
-    let (interval_variable, timeout_variable) = (variable(INTERVAL_VARIABLE), variable(TIMEOUT_VARIABLE));
+    // What cannot be used, or is no UTF-8, is kept as a text without words: it may be a secret that went astray.
+    let variable = |name, is_usable: fn(&str) -> bool| match reader.environment().get(name) {
+        Ok(text) => text.map(|text| if is_usable(text) { text.to_owned() } else { String::new() }),
+        Err(_) => Some(String::new()),
+    };
+    let interval_variable = variable(INTERVAL_VARIABLE, |text| cycle_settings::read_interval(text).is_some());
+    let timeout_variable = variable(TIMEOUT_VARIABLE, |text| cycle_settings::read_timeout(text).is_some());
     let of = |text: &Option<String>| text.clone().map_or(Variable::Unset, Variable::Set);
     let (settings, set_aside) =
         CycleSettings::default().next(configured, &of(&interval_variable), &of(&timeout_variable));

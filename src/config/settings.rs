@@ -53,7 +53,8 @@ pub struct ReconcileSettings {
     pub interval: Duration,
     /// What our own keys say.
     pub configured: Configured,
-    /// What the environment says of the Variable `rmq_watcher_reconcile_interval`; to Airflow it goes before its database.
+    /// What the environment says of the Variable `rmq_watcher_reconcile_interval`; to Airflow it goes before its database. Empty
+    /// where it cannot be used.
     pub interval_variable: Option<String>,
     /// The same of `rmq_watcher_cycle_timeout`.
     pub timeout_variable: Option<String>,

@@ -74,3 +74,14 @@ fn airflows_variable_gives_the_interval_with_the_seeds_rejections() {
     let settings = load(&given(&[(variable, "0"), ("RMQ_WATCHER__RECONCILE__INTERVAL_SECS", "7")], None, None));
     assert_eq!((settings.reconcile.interval, settings.warnings.len()), (Duration::from_secs(7), 0));
 }
+
+#[test]
+fn airflows_variable_gives_the_budget_below_our_key() {
+    let variable = "AIRFLOW_VAR_RMQ_WATCHER_CYCLE_TIMEOUT";
+    let settings = load(&given(&[(variable, "1.5e2")], None, None));
+    assert_eq!((settings.reconcile.timeout_variable.as_deref(), settings.warnings.len()), (Some("1.5e2"), 0));
+    let settings = load(&given(&[(variable, "inf")], None, None));
+    assert_eq!(settings.warnings.len(), 1);
+    let settings = load(&given(&[(variable, "inf"), ("RMQ_WATCHER__RECONCILE__CYCLE_TIMEOUT_SECS", "7")], None, None));
+    assert_eq!((settings.reconcile.configured.timeout, settings.warnings.len()), (Some(Duration::from_secs(7)), 0));
+}

@@ -93,6 +93,7 @@ fn every_key_is_read_from_the_file_and_from_the_environment() {
         ("consume.prefetch", "65535", "65535"),
         ("consume.ack_deadline_secs", "7", "7"),
         ("reconcile.interval_secs", "9", "9"),
+        ("reconcile.cycle_timeout_secs", "400", "400"),
     ];
     assert_eq!(values.len(), KEYS.len());
     for (path, toml, text) in values {
