@@ -141,6 +141,13 @@ pub trait Declarations {
     /// # Cancel safety
     /// A scan that was given up is waited for by the next call: there is never more than one under way.
     async fn scan(&mut self) -> Result<Declared, String>;
+
+    /// Returns once something changed since the last scan that a scan could see. Where changes are not told, never: scan by the
+    /// clock as well. Many changes may come one after the other, so wait a little before the scan.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a change that was not told yet is told by the next call.
+    async fn changed(&mut self);
 }
 
 /// What is declared.
@@ -150,8 +157,12 @@ pub struct Declared {
     pub declarations: Vec<Declaration>,
     /// Subscriptions that are written down and must not run.
     pub refusals: Vec<Refusal>,
-    /// Files of which nothing is known.
+    /// Files and directories of which nothing is known.
     pub unreadable: Vec<FileProblem>,
+    /// How many files that may declare something were listed, the unreadable ones included.
+    pub listed: usize,
+    /// How many of them were read and understood as a whole.
+    pub readable: usize,
 }
 
 /// What became of a verb.
