@@ -9,10 +9,11 @@ use super::connections;
 use super::dags;
 use super::keys::{self, CONNECTIONS, ENVIRONMENT_PREFIX, KEYS};
 use super::log::{LogFormat, LogLevel, LogSettings};
-use super::problem::{Origin, Problem, Problems, nearest};
+use super::problem::{Origin, Problem, Problems};
 use super::reader::{Raw, Reader, show_path};
 use super::settings::{ConsumeSettings, ReconcileSettings, Settings};
 use super::sources::Sources;
+use crate::domain::nearest::nearest;
 
 /// Airflow's Variable for the interval, as an environment variable.
 ///

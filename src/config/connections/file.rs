@@ -11,8 +11,9 @@ use toml::Value as Toml;
 
 use super::{AirflowConnection, AirflowDialect, amqp, uri};
 use crate::config::keys::CONNECTIONS;
-use crate::config::problem::{Origin, Problem, nearest};
+use crate::config::problem::{Origin, Problem};
 use crate::domain::connection::Secret;
+use crate::domain::nearest::nearest;
 
 /// The fields of a table.
 pub const FIELDS: [&str; 9] =
