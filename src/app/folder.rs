@@ -62,6 +62,11 @@ impl Folder {
 impl Declarations for Folder {
     async fn scan(&mut self) -> Result<Declared, String> {
         let scanner = Arc::clone(&self.scanner);
+        if self.under_way.is_none()
+            && let Some(watch) = &mut self.watch
+        {
+            watch.settle();
+        }
         let under_way = self.under_way.get_or_insert_with(|| {
             spawn_blocking(move || {
                 let mut scanner = scanner.lock().unwrap_or_else(PoisonError::into_inner);

@@ -23,10 +23,27 @@ enum Verb {
     Run(Run),
     /// Print the effective settings and try them: broker, queues, Airflow, DAGs.
     Check(Check),
+    /// List what is declared in the DAG folder and what is refused; needs no Airflow and no broker.
+    Scan(Scan),
 }
 
 #[derive(Args)]
 struct Check {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct Scan {
+    /// The folder [default: those that Airflow's settings name].
+    dir: Option<PathBuf>,
+    /// List every file with what was found in it.
+    #[arg(long)]
+    explain: bool,
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
     /// The configuration file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -50,6 +67,10 @@ fn main() {
         Verb::Run(run) => supervised(run),
         Verb::Check(Check { config }) => {
             tool(async move |out: &mut dyn Write| cli::check::run(config.as_deref(), out).await)
+        }
+        Verb::Scan(Scan { dir, explain, json, config }) => {
+            let order = cli::scan::Order { folder: dir, config, explain, json };
+            tool(async move |out: &mut dyn Write| cli::scan::run(&order, out))
         }
     };
     exit::leave(code)

@@ -130,6 +130,9 @@ impl Scanner {
             return Err(ScanError::NoFolder { reason: reason.clone() });
         }
         let roots = &self.folders.roots;
+        if roots.is_empty() {
+            return Err(ScanError::NoFolder { reason: "no DAG folder is named".to_owned() });
+        }
         let syntax = self.folders.ignore_syntax.unwrap_or_else(|| self.default_syntax.get());
         let mut listing = walk::list(roots, Manner { syntax, explain }, &mut self.ignore_files)
             .map_err(|(root, source)| ScanError::ListFolder { folder: root.path.clone(), source })?;

@@ -114,14 +114,13 @@ pub(super) fn list<'a>(
             break;
         }
     }
-    if failures.len() == roots.len()
-        && let Some((index, error)) = failures.into_iter().min_by_key(|(index, _)| *index)
-    {
-        return Err((&roots[index], error));
-    } else {
-        for (index, error) in failures {
-            walk.report_directory(index, &roots[index].path, &error);
+    let is_outage = failures.len() == roots.len();
+    failures.sort_by_key(|(index, _)| *index);
+    for (index, error) in failures {
+        if is_outage {
+            return Err((&roots[index], error));
         }
+        walk.report_directory(index, &roots[index].path, &error);
     }
     let mut listing = walk.listing;
     listing.problems.sort_by(|a, b| a.file.cmp(&b.file));

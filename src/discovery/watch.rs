@@ -8,23 +8,24 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
-use tokio::io::unix::AsyncFd;
+use futures_util::StreamExt as _;
+use inotify::{EventMask, EventOwned, EventStream, Inotify, WatchDescriptor, WatchMask};
 
 use super::ignore_rules::FILE_NAME;
-use super::walk::is_looked_at;
+use super::walk::{is_looked_at, kind_of};
 
 /// What changes the names or the texts below a directory. A file counts once it is closed, not at every write.
-const EVENTS: AddWatchFlags = AddWatchFlags::IN_CLOSE_WRITE
-    .union(AddWatchFlags::IN_CREATE)
-    .union(AddWatchFlags::IN_DELETE)
-    .union(AddWatchFlags::IN_MOVED_FROM)
-    .union(AddWatchFlags::IN_MOVED_TO)
-    .union(AddWatchFlags::IN_ATTRIB)
-    .union(AddWatchFlags::IN_DELETE_SELF)
-    .union(AddWatchFlags::IN_MOVE_SELF)
-    .union(AddWatchFlags::IN_ONLYDIR);
+const EVENTS: WatchMask = WatchMask::CLOSE_WRITE
+    .union(WatchMask::CREATE)
+    .union(WatchMask::DELETE)
+    .union(WatchMask::MOVE)
+    .union(WatchMask::ATTRIB)
+    .union(WatchMask::DELETE_SELF)
+    .union(WatchMask::MOVE_SELF)
+    .union(WatchMask::ONLYDIR);
+
+/// What is read from the system at once, in bytes: some hundred events.
+const BUFFER_BYTES: usize = 16 * 1024;
 
 /// Why changes are not noticed at once, everywhere or below some directory.
 #[derive(Debug, thiserror::Error)]
@@ -34,19 +35,37 @@ pub enum WatchTrouble {
     Unavailable(io::Error),
     /// The system's limit on watches is reached.
     #[error(
-        "changes of DAG files below {} and others are noticed by the clock only: the limit on watched directories is reached; raise fs.inotify.max_user_watches",
-        .0.display()
+        "changes of DAG files below {} and maybe others are noticed by the clock only: the limit on watched directories is \
+         reached; raise fs.inotify.max_user_watches",
+        directory.display()
     )]
-    Limit(PathBuf),
+    Limit {
+        /// The first directory that is not watched.
+        directory: PathBuf,
+    },
     /// A directory cannot be watched.
-    #[error("changes of DAG files below {} are noticed by the clock only: {1}", .0.display())]
-    Directory(PathBuf, io::Error),
+    #[error("changes of DAG files below {} and maybe others are noticed by the clock only: {source}", directory.display())]
+    Directory {
+        /// The first directory that is not watched.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl WatchTrouble {
+    fn of(directory: &Path, source: io::Error) -> Self {
+        let directory = directory.to_owned();
+        match source.raw_os_error() {
+            Some(libc::ENOSPC) => Self::Limit { directory },
+            Some(_) | None => Self::Directory { directory, source },
+        }
+    }
 }
 
 /// Watches directories.
-#[derive(Debug)]
 pub struct Watch {
-    inotify: AsyncFd<Inotify>,
+    events: EventStream<Vec<u8>>,
     watched: HashSet<WatchDescriptor>,
     /// Whether something may have changed before it was watched.
     is_late: bool,
@@ -58,10 +77,9 @@ impl Watch {
     /// # Errors
     /// [`WatchTrouble::Unavailable`].
     pub fn new() -> Result<Self, WatchTrouble> {
-        let unavailable = |errno: Errno| WatchTrouble::Unavailable(errno.into());
-        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).map_err(unavailable)?;
-        let inotify = AsyncFd::new(inotify).map_err(WatchTrouble::Unavailable)?;
-        Ok(Self { inotify, watched: HashSet::new(), is_late: false })
+        let inotify = Inotify::init().map_err(WatchTrouble::Unavailable)?;
+        let events = inotify.into_event_stream(vec![0; BUFFER_BYTES]).map_err(WatchTrouble::Unavailable)?;
+        Ok(Self { events, watched: HashSet::new(), is_late: false })
     }
 
     /// Watches these directories and no others; those that are watched already stay so without a gap. One that is gone is left
@@ -72,24 +90,22 @@ impl Watch {
     pub fn rearm(&mut self, directories: &[PathBuf]) -> Result<(), WatchTrouble> {
         let mut trouble = None;
         let mut watched = HashSet::with_capacity(directories.len());
+        let mut watches = self.events.watches();
         for directory in directories {
             // Asked for again each time: a new directory under an old name is another one, and an old one stays as it is.
-            match self.inotify.get_ref().add_watch(directory, EVENTS) {
+            match watches.add(directory, EVENTS) {
                 Ok(descriptor) => {
                     watched.insert(descriptor);
                 }
-                Err(Errno::ENOENT | Errno::ENOTDIR) => {}
-                Err(errno) => {
-                    trouble.get_or_insert_with(|| match errno {
-                        Errno::ENOSPC => WatchTrouble::Limit(directory.clone()),
-                        errno => WatchTrouble::Directory(directory.clone(), errno.into()),
-                    });
+                Err(error) if is_gone(&error) => {}
+                Err(error) => {
+                    trouble.get_or_insert_with(|| WatchTrouble::of(directory, error));
                 }
             }
         }
         for descriptor in self.watched.difference(&watched) {
             // It fails where the directory is gone, and its watch with it.
-            drop(self.inotify.get_ref().rm_watch(*descriptor));
+            drop(watches.remove(descriptor.clone()));
         }
         self.is_late |= !watched.is_subset(&self.watched);
         self.watched = watched;
@@ -100,39 +116,42 @@ impl Watch {
     /// scan that found it may have missed what came in between. Never returns where nothing is watched.
     ///
     /// # Cancel safety
-    /// Cancel safe: what was not told stays with the system.
+    /// Cancel safe: what was not told stays where it is.
     pub async fn changed(&mut self) {
         if std::mem::take(&mut self.is_late) {
             return;
         }
         loop {
-            let Ok(mut ready) = self.inotify.readable().await else { return std::future::pending().await };
-            match ready.try_io(|inotify| inotify.get_ref().read_events().map_err(io::Error::from)) {
-                Ok(Ok(events)) => {
-                    if events.iter().any(|event| self.matters(event)) {
-                        return;
-                    }
-                }
-                // Events that cannot be read are as good as a change; the next call meets the trouble again.
-                Ok(Err(_)) => return,
-                Err(_would_block) => {}
+            match self.events.next().await {
+                Some(Ok(event)) if self.matters(&event) => return,
+                Some(Ok(_)) => {}
+                // Nothing more will be told: what comes by the clock has to do.
+                Some(Err(_)) | None => return std::future::pending().await,
             }
         }
     }
 
-    fn matters(&self, event: &InotifyEvent) -> bool {
-        if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+    /// Takes what is there already: many files that change together are one change. To be called when a scan begins.
+    pub fn settle(&mut self) {
+        use futures_util::FutureExt as _;
+        self.is_late = false;
+        while let Some(Some(Ok(_))) = self.events.next().now_or_never() {}
+    }
+
+    fn matters(&self, event: &EventOwned) -> bool {
+        if event.mask.contains(EventMask::Q_OVERFLOW) {
             return true;
         }
-        // Told of every watch that is given up, by us as well.
-        if event.mask.contains(AddWatchFlags::IN_IGNORED) {
+        // Every watch that is given up is told as well, also by us.
+        if event.mask.contains(EventMask::IGNORED) || !self.watched.contains(&event.wd) {
             return false;
         }
-        if !self.watched.contains(&event.wd) {
-            return false;
-        }
-        event.name.as_deref().is_none_or(|name| is_of_interest(name, event.mask.contains(AddWatchFlags::IN_ISDIR)))
+        event.name.as_deref().is_none_or(|name| is_of_interest(name, event.mask.contains(EventMask::ISDIR)))
     }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Whether a name could change what a scan finds. One without an extension may be a link to a directory, and one that begins
@@ -142,7 +161,7 @@ fn is_of_interest(name: &OsStr, is_directory: bool) -> bool {
         return true;
     }
     let path = Path::new(name);
-    is_looked_at(name) && (is_directory || path.extension().is_none() || super::walk::kind_of(name).is_some())
+    is_looked_at(name) && (is_directory || path.extension().is_none() || kind_of(name).is_some())
 }
 
 #[cfg(test)]

@@ -102,6 +102,8 @@ events! {
     SCAN_FAILED = "scan.failed" @ Error;
     /// WARNING: a DAG file or directory could not be read.
     FILE_UNREADABLE = "file.unreadable" @ Warn;
+    /// WARNING: changes of DAG files are not noticed at once, everywhere or in part.
+    WATCH_LIMITED = "watch.limited" @ Warn;
     /// ERROR: a subscription is written down and does not run.
     SUBSCRIPTION_REFUSED = "subscription.refused" @ Error;
     /// ERROR: the state file did not take the subscriptions.

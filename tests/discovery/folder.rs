@@ -69,7 +69,7 @@ fn walk_takes_python_files_in_order_and_leaves_dot_names() {
     }
     let scan = scan(folder.path()).unwrap();
     assert_eq!(origins(&scan), ["a/deep/er/y.py", "a/z.py", "b.py"]);
-    assert_eq!(scan.files, 3);
+    assert_eq!(scan.listed, 3);
     assert_eq!(scan.unreadable, []);
 }
 
@@ -88,7 +88,7 @@ fn walk_follows_links_once_and_survives_loops() {
     let scan = scan(folder.path()).unwrap();
     assert_eq!(origins(&scan), ["linked/shared.py", "real/one.py"]);
     assert_eq!(scan.refusals, []);
-    assert_eq!(scan.files, 2);
+    assert_eq!(scan.listed, 2);
     let kinds: Vec<_> = scan.unreadable.iter().map(|p| (p.file.as_str(), p.kind)).collect();
     let unlisted = FileProblemKind::DirectoryUnreadable;
     assert_eq!(kinds, [("loop_a", unlisted), ("loop_b", unlisted)]);
@@ -122,7 +122,7 @@ fn walk_reports_what_it_cannot_read_and_goes_on() {
             ("unmounted", FileProblemKind::DirectoryUnreadable),
         ]
     );
-    assert_eq!(scan.files, 3, "listed files, readable or not");
+    assert_eq!(scan.listed, 3, "listed files, readable or not");
 }
 
 /// Scans with the file rights of nobody, which root does not have to obey otherwise.
@@ -174,7 +174,7 @@ fn walk_never_opens_a_pipe() {
     write(folder.path(), "good.py", &dag_file("good", "q.good"));
     let scan = scan(folder.path()).unwrap();
     assert_eq!(origins(&scan), ["good.py"]);
-    assert_eq!(scan.files, 1);
+    assert_eq!(scan.listed, 1);
 }
 
 #[test]

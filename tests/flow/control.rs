@@ -20,6 +20,10 @@ impl Declarations for Scripted {
     async fn scan(&mut self) -> Result<Declared, String> {
         self.0.borrow_mut().pop_front().unwrap_or_else(|| Err("nothing scripted".to_owned()))
     }
+
+    async fn changed(&mut self) {
+        std::future::pending().await
+    }
 }
 
 fn declared(subscriptions: &[(&str, &str)]) -> Result<Declared, String> {

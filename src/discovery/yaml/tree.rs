@@ -28,7 +28,7 @@ pub(super) struct Node {
 pub(super) enum Value {
     Null,
     Bool(bool),
-    Integer(i64),
+    Integer(i128),
     Float(f64),
     Text(String),
     List(Vec<Node>),
@@ -205,12 +205,12 @@ fn plain(text: &str) -> Value {
     }
 }
 
-fn integer(text: &str, unsigned: &str) -> Option<i64> {
+fn integer(text: &str, unsigned: &str) -> Option<i128> {
     if let Some(digits) = text.strip_prefix("0o") {
-        return i64::from_str_radix(digits, 8).ok();
+        return i128::from_str_radix(digits, 8).ok();
     }
     if let Some(digits) = text.strip_prefix("0x") {
-        return i64::from_str_radix(digits, 16).ok();
+        return i128::from_str_radix(digits, 16).ok();
     }
     let is_decimal = !unsigned.is_empty() && unsigned.bytes().all(|byte| byte.is_ascii_digit());
     if is_decimal { text.parse().ok() } else { None }
@@ -276,7 +276,10 @@ mod tests {
 
     #[test]
     fn depth_and_documents_are_bounded() {
-        assert_eq!(parse(&"[".repeat(100_000)).unwrap_err().what, Fault::TooDeep);
+        assert_eq!(parse(&"[".repeat(100)).unwrap_err().what, Fault::TooDeep);
+        assert!(matches!(parse(&"[".repeat(100_000)).unwrap_err().what, Fault::Syntax(_)), "the parser has its own limit");
+        let blocks: String = (0..100).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
+        assert_eq!(parse(&blocks).unwrap_err().what, Fault::TooDeep);
         assert_eq!(parse("a: 1\n---\nb: 2\n").unwrap_err(), Failure { line: 2, what: Fault::Documents });
         assert_eq!(parse("# nothing\n").unwrap(), None);
         let syntax = parse("a: 1\nb: [1,\n").unwrap_err();
