@@ -49,7 +49,8 @@ struct Findings {
 /// # Errors
 /// The output could not be written.
 pub fn run(order: &Order, out: &mut dyn Write) -> io::Result<i32> {
-    let found = folders(order).and_then(|folders| look(folders, order.explain).map_err(|error| vec![error.to_string()]));
+    let found =
+        folders(order).and_then(|folders| look(folders, order.explain).map_err(|error| vec![error.to_string()]));
     let findings = match found {
         Ok(findings) => findings,
         Err(sentences) => {

@@ -170,7 +170,12 @@ mod tests {
 
     #[test]
     fn decode_takes_no_encoding_from_the_wrong_place() {
-        for line in ["x = 'coding: latin-1'", "x = 1\n# coding: latin-1", "# coding\n# x\n# coding: latin-1", "# encoding things"] {
+        for line in [
+            "x = 'coding: latin-1'",
+            "x = 1\n# coding: latin-1",
+            "# coding\n# x\n# coding: latin-1",
+            "# encoding things",
+        ] {
             let text = format!("{line}\nx = 'ä'\n");
             assert_eq!(decode(text.as_bytes()).unwrap(), text);
         }

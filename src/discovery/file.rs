@@ -114,8 +114,5 @@ fn changed() -> Trouble {
 }
 
 pub(super) fn too_large(size: u64, limit: u64) -> Trouble {
-    Trouble::new(
-        FileProblemKind::TooLarge,
-        format!("is {size} bytes large, and at most {limit} are read; split it"),
-    )
+    Trouble::new(FileProblemKind::TooLarge, format!("is {size} bytes large, and at most {limit} are read; split it"))
 }

@@ -101,12 +101,7 @@ impl Cache {
     ///
     /// # Errors
     /// The file cannot be read, so what is left out is not known.
-    pub(super) fn load(
-        &mut self,
-        directory: &Path,
-        syntax: IgnoreSyntax,
-        above: &Rules,
-    ) -> io::Result<Option<Loaded>> {
+    pub(super) fn load(&mut self, directory: &Path, syntax: IgnoreSyntax, above: &Rules) -> io::Result<Option<Loaded>> {
         let path = directory.join(FILE_NAME);
         let stamp = match std::fs::metadata(&path) {
             Ok(metadata) if metadata.is_file() => Stamp::of(&metadata),
@@ -143,7 +138,8 @@ impl FileRules {
 
 /// The line without its comment and the blanks before it, as both versions of Airflow cut it.
 fn without_comment(line: &str) -> &str {
-    line.strip_suffix('\r').unwrap_or(line).split_once('#').map_or(line, |(before, _)| before.trim_end())
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    line.split_once('#').map_or(line, |(before, _)| before.trim_end())
 }
 
 fn regexps<'a>(lines: impl Iterator<Item = (u32, &'a str)>, bad: &mut Vec<(u32, String)>) -> Vec<(u32, Regex)> {
@@ -151,7 +147,9 @@ fn regexps<'a>(lines: impl Iterator<Item = (u32, &'a str)>, bad: &mut Vec<(u32, 
     for (number, line) in lines {
         match regex::bytes::RegexBuilder::new(line).size_limit(MAX_PATTERN_BYTES).build() {
             Ok(pattern) => patterns.push((number, pattern)),
-            Err(_) => bad.push((number, "is no regular expression that can be read here and is passed over".to_owned())),
+            Err(_) => {
+                bad.push((number, "is no regular expression that can be read here and is passed over".to_owned()))
+            }
         }
     }
     patterns

@@ -206,8 +206,7 @@ fn read_on_own_thread(changed: &[Changed<'_>], round: u64) -> Result<Vec<(Identi
     if changed.is_empty() {
         return Ok(Vec::new());
     }
-    let read_all =
-        || changed.iter().map(|changed| (changed.found.stamp.identity, read_one(changed, round))).collect();
+    let read_all = || changed.iter().map(|changed| (changed.found.stamp.identity, read_one(changed, round))).collect();
     thread::scope(|scope| {
         let start =
             |stack| thread::Builder::new().name("dag-files".to_owned()).stack_size(stack).spawn_scoped(scope, read_all);

@@ -197,9 +197,10 @@ impl Walk<'_> {
     }
 
     fn rules(&mut self, place: &Place) -> io::Result<Rules> {
-        let loaded = self.cache.load(&place.path, self.manner.syntax, &place.rules).map_err(|error| {
-            io::Error::new(error.kind(), format!("its {FILE_NAME}: {error}"))
-        })?;
+        let loaded = self
+            .cache
+            .load(&place.path, self.manner.syntax, &place.rules)
+            .map_err(|error| io::Error::new(error.kind(), format!("its {FILE_NAME}: {error}")))?;
         let Some(loaded) = loaded else { return Ok(place.rules.clone()) };
         let path = place.path.join(FILE_NAME);
         for (line, text) in loaded.bad {

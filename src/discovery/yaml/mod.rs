@@ -61,12 +61,9 @@ fn entries(document: &Node) -> Result<&[Node], Trouble> {
     let pairs = match &document.value {
         Value::Null => return Ok(&[]),
         Value::Map(pairs) => pairs,
-        Value::Bool(_)
-        | Value::Integer(_)
-        | Value::Float(_)
-        | Value::Text(_)
-        | Value::List(_)
-        | Value::Tagged => return Err(trouble(document, format!("has no `{TRIGGERS}:` at its top"))),
+        Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Text(_) | Value::List(_) | Value::Tagged => {
+            return Err(trouble(document, format!("has no `{TRIGGERS}:` at its top")));
+        }
     };
     let mut found: Option<&[Node]> = None;
     for (key, value) in pairs {
@@ -80,13 +77,11 @@ fn entries(document: &Node) -> Result<&[Node], Trouble> {
         found = Some(match &value.value {
             Value::Null => &[],
             Value::List(entries) => entries,
-            Value::Bool(_)
-            | Value::Integer(_)
-            | Value::Float(_)
-            | Value::Text(_)
-            | Value::Map(_)
-            | Value::Tagged => {
-                return Err(trouble(value, format!("has no list under `{TRIGGERS}`; write one `- dag_id: …` for each")));
+            Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Text(_) | Value::Map(_) | Value::Tagged => {
+                return Err(trouble(
+                    value,
+                    format!("has no list under `{TRIGGERS}`; write one `- dag_id: …` for each"),
+                ));
             }
         });
     }

@@ -95,7 +95,13 @@ impl Builder {
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Fault> {
         match event {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
-            Event::DocumentStart(_) => if self.document.is_none() { Ok(()) } else { Err(Fault::Documents) },
+            Event::DocumentStart(_) => {
+                if self.document.is_none() {
+                    Ok(())
+                } else {
+                    Err(Fault::Documents)
+                }
+            }
             Event::Alias(anchor) => {
                 // The parser refuses names that nothing bears; what is left is an alias inside what it stands for.
                 let Some(known) = self.anchors.get(&anchor) else {
@@ -277,7 +283,10 @@ mod tests {
     #[test]
     fn depth_and_documents_are_bounded() {
         assert_eq!(parse(&"[".repeat(100)).unwrap_err().what, Fault::TooDeep);
-        assert!(matches!(parse(&"[".repeat(100_000)).unwrap_err().what, Fault::Syntax(_)), "the parser has its own limit");
+        assert!(
+            matches!(parse(&"[".repeat(100_000)).unwrap_err().what, Fault::Syntax(_)),
+            "the parser has its own limit"
+        );
         let blocks: String = (0..100).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
         assert_eq!(parse(&blocks).unwrap_err().what, Fault::TooDeep);
         assert_eq!(parse("a: 1\n---\nb: 2\n").unwrap_err(), Failure { line: 2, what: Fault::Documents });
