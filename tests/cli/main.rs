@@ -17,4 +17,5 @@ mod run_faults;
 mod run_folder;
 mod run_lock;
 mod run_stop;
+mod scan;
 mod state;
