@@ -68,15 +68,14 @@ fn text<R: Read + Seek>(archive: &mut ZipArchive<R>, index: usize, left: u64) ->
     Ok(bytes)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "what map_err hands over")]
 fn broken(error: ZipError) -> Trouble {
-    match error {
-        ZipError::Io(error) => file::unreadable(error),
-        ZipError::UnsupportedArchive(ZipError::PASSWORD_REQUIRED) => {
-            archive_trouble("it is encrypted, and Airflow cannot read it either")
-        }
-        error => archive_trouble(&error.to_string()),
+    if let ZipError::Io(error) = error {
+        return file::unreadable(error);
     }
+    if matches!(error, ZipError::UnsupportedArchive(ZipError::PASSWORD_REQUIRED)) {
+        return archive_trouble("it is encrypted, and Airflow cannot read it either");
+    }
+    archive_trouble(&error.to_string())
 }
 
 fn archive_trouble(what: &str) -> Trouble {

@@ -104,7 +104,6 @@ pub(super) fn read(path: &Path) -> Result<(Vec<u8>, Stamp), Trouble> {
     Ok((bytes, opened.stamp))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "what map_err hands over")]
 pub(super) fn unreadable(error: io::Error) -> Trouble {
     Trouble::new(FileProblemKind::Unreadable, format!("cannot be read ({error})"))
 }
