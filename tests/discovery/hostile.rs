@@ -118,7 +118,7 @@ fn mutated_files_never_make_the_scan_panic_or_hang() {
             fs::write(folder.path().join(format!("m{n}.py")), mutated).unwrap();
         }
         let scan = scan(folder.path()).unwrap();
-        assert_eq!(scan.files, count, "seed {seed}, round {round}");
+        assert_eq!(scan.listed, count, "seed {seed}, round {round}");
         let failed = |problem: &&_| {
             let problem: &rmq_watcher::domain::declaration::FileProblem = problem;
             problem.kind == FileProblemKind::ParserFailed
