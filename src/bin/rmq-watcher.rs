@@ -68,9 +68,11 @@ fn supervised(Run { config, parent_pid, standalone }: Run) -> i32 {
         (false, None) => ParentSource::Environment,
     };
     supervise(SupervisorOptions::new(parent), |work| {
-        let Work { phase, started, log } = work;
+        let Work { phase, started, log, scheduler } = work;
         let (started, on_arrow) = (Box::new(move || started.mark()), faults::kill_at_arrow());
-        app::run(app::Inputs { config, phase, started, log, on_arrow, retry_scale: faults::retry_scale() })
+        let scheduler_exited = Box::new(move || scheduler.exited());
+        let retry_scale = faults::retry_scale();
+        app::run(app::Inputs { config, phase, started, log, scheduler_exited, on_arrow, retry_scale })
     })
 }
 

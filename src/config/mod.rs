@@ -25,7 +25,7 @@ mod reader;
 mod state_dir;
 mod url;
 
-pub use load::INTERVAL_VARIABLE;
+pub use load::{INTERVAL_VARIABLE, TIMEOUT_VARIABLE};
 pub use problem::{Problem, Problems};
 pub use settings::Settings;
 pub use sources::Sources;

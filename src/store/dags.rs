@@ -21,6 +21,18 @@ impl Store {
         .await
     }
 
+    /// Forgets these DAGs: Airflow has them no more, and the next of their name is another.
+    ///
+    /// # Errors
+    /// Nothing was recorded.
+    pub async fn forget_unpaused(&self, dags: Vec<DagId>) -> Result<(), StoreError> {
+        self.call("to forget DAGs that are gone", move |connection| {
+            let mut delete = connection.prepare_cached("DELETE FROM dags WHERE dag_id = ?1")?;
+            dags.iter().try_for_each(|dag| delete.execute([dag.as_str()]).map(drop))
+        })
+        .await
+    }
+
     /// Every DAG that was ever seen unpaused.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Subscriptions as rows: reading them, what people switch, and tombstones that were kept for long enough.
 
-use rusqlite::types::Type;
+use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension as _, Row as SqlRow, params};
 
 use super::{Store, StoreError};
@@ -49,17 +49,17 @@ impl Store {
     /// # Errors
     /// Nothing was changed.
     pub async fn set_enabled(&self, id: SubscriptionId, enabled: bool, now_ms: i64) -> Result<Switched, StoreError> {
-        self.call("to switch a subscription", move |connection| {
+        self.change("to switch a subscription", now_ms, move |connection| {
             let sql = "SELECT enabled FROM subscriptions WHERE id = ?1 AND deleted_at_ms IS NULL";
             let was: Option<bool> = connection.prepare_cached(sql)?.query_row([id.0], |row| row.get(0)).optional()?;
             match was {
-                None => return Ok(Switched::Unknown),
-                Some(was) if was == enabled => return Ok(Switched::AlreadySo),
+                None => return Ok((Switched::Unknown, false)),
+                Some(was) if was == enabled => return Ok((Switched::AlreadySo, false)),
                 Some(_) => {}
             }
             let sql = "UPDATE subscriptions SET enabled = ?2, updated_at_ms = max(?3, updated_at_ms + 1) WHERE id = ?1";
             connection.prepare_cached(sql)?.execute(params![id.0, enabled, now_ms])?;
-            Ok(Switched::Done)
+            Ok((Switched::Done, true))
         })
         .await
     }
@@ -93,9 +93,20 @@ impl Store {
     }
 }
 
+/// A text as it stands there. Other programs may have put bytes into it that are none: those must not hide the other rows.
+pub(super) fn text(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<String> {
+    Ok(String::from_utf8_lossy(row.get_ref(column)?.as_bytes()?).into_owned())
+}
+
+/// The same of a column that may be NULL.
+pub(super) fn text_or_null(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    let is_null = matches!(row.get_ref(column)?, ValueRef::Null);
+    if is_null { Ok(None) } else { text(row, column).map(Some) }
+}
+
 fn to_row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
-    let (dag_id, queue, conn_id): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
-    let (source, options): (String, String) = (row.get(4)?, row.get(7)?);
+    let (dag_id, queue, conn_id) = (text(row, 1)?, text(row, 2)?, text(row, 3)?);
+    let (source, options) = (text(row, 4)?, text(row, 7)?);
     let source = Source::parse(&source).ok_or_else(|| {
         let text = format!("no source is called {source:?}");
         rusqlite::Error::FromSqlConversionFailure(4, Type::Text, text.into())
@@ -112,12 +123,12 @@ fn to_row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
         id: SubscriptionId(row.get(0)?),
         key: Key { dag_id: DagId::new(dag_id), queue: QueueName::new(queue), conn_id: ConnId::new(conn_id) },
         source,
-        origin: row.get(5)?,
-        origin_file: row.get(6)?,
+        origin: text(row, 5)?,
+        origin_file: text(row, 6)?,
         options: parsed.unwrap_or_default(),
         enabled: row.get(8)?,
-        invalid: cannot_be_used.or(row.get(9)?),
-        absent_cycles: row.get(10)?,
+        invalid: cannot_be_used.or(text_or_null(row, 9)?),
+        absent_cycles: u32::try_from(row.get::<_, i64>(10)?).unwrap_or(0),
         deleted_at_ms: row.get(11)?,
         created_at_ms: row.get(12)?,
         updated_at_ms: row.get(13)?,

@@ -53,7 +53,7 @@ impl Store {
         is_current: impl Fn() -> bool + Send + 'static,
         now_ms: i64,
     ) -> Result<SyncResult, StoreError> {
-        self.call("to update subscriptions", move |connection| {
+        self.change("to update subscriptions", now_ms, move |connection| {
             connection.prepare_cached("SAVEPOINT sync")?.execute([])?;
             let written = write(connection, &sync, now_ms)?;
             let result = if is_current() {
@@ -63,7 +63,11 @@ impl Store {
                 SyncResult::Superseded
             };
             connection.prepare_cached("RELEASE sync")?.execute([])?;
-            Ok(result)
+            let changed = match &result {
+                SyncResult::Applied(written) => written.contains(&Written::Done),
+                SyncResult::Superseded => false,
+            };
+            Ok((result, changed))
         })
         .await
     }
