@@ -2,3 +2,8 @@
 
 pub mod check;
 pub mod scan;
+pub mod status;
+pub mod subscriptions;
+
+mod show;
+mod state;
