@@ -3,14 +3,16 @@
 //! A file whose [`Stamp`] is the one it was read under is not opened again. What could not be read for a reason outside
 //! its text is tried again each time.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
 use super::file::{self, Stamp, Trouble};
-use super::python::{self, Reading};
+use super::python::{self, Library, ModuleText, Modules, Reading, SourceFile};
 use super::walk::{self, Found};
 use super::{READER_STACK_BYTES, Scan, ScanError};
 use crate::domain::declaration::{FileProblem, FileProblemKind, keep_first};
@@ -37,6 +39,8 @@ struct Read {
     /// How the file looked; `None` where it has to be read again whatever it looks like.
     stamp: Option<Stamp>,
     content: Content,
+    /// The files whose constants it uses, and how they looked, where they were there.
+    asked: Vec<(String, Option<Stamp>)>,
     /// The last scan that listed the file.
     round: u64,
 }
@@ -59,11 +63,13 @@ impl Scanner {
         let mut changed: Vec<&Found> = Vec::new();
         for found in &listing.files {
             match self.read.get_mut(&found.path) {
-                Some(known) if known.stamp == Some(found.stamp) => known.round = round,
+                Some(known) if known.stamp == Some(found.stamp) && is_as_it_was(&self.folder, &known.asked) => {
+                    known.round = round;
+                }
                 Some(_) | None => changed.push(found),
             }
         }
-        self.read.extend(read_on_own_thread(&changed, round)?);
+        self.read.extend(read_on_own_thread(&self.folder, &changed, round)?);
         self.read.retain(|_, known| known.round == round);
         let mut parts = Parts::default();
         for found in &listing.files {
@@ -79,11 +85,15 @@ impl Scanner {
 }
 
 /// Reads files on a thread whose stack is large enough for the deepest text that is let through.
-fn read_on_own_thread(changed: &[&Found], round: u64) -> Result<Vec<(PathBuf, Read)>, ScanError> {
+fn read_on_own_thread(folder: &Path, changed: &[&Found], round: u64) -> Result<Vec<(PathBuf, Read)>, ScanError> {
     if changed.is_empty() {
         return Ok(Vec::new());
     }
-    let read_all = || changed.iter().map(|found| (found.path.clone(), read_one(found, round))).collect();
+    let read_all = || {
+        let modules = FolderModules { folder, stamps: RefCell::default() };
+        let library = Library::new(&modules);
+        changed.iter().map(|found| (found.path.clone(), read_one(found, &modules, &library, round))).collect()
+    };
     thread::scope(|scope| {
         let start =
             |stack| thread::Builder::new().name("dag-files".to_owned()).stack_size(stack).spawn_scoped(scope, read_all);
@@ -97,23 +107,69 @@ fn read_on_own_thread(changed: &[&Found], round: u64) -> Result<Vec<(PathBuf, Re
     })
 }
 
-fn read_one(found: &Found, round: u64) -> Read {
+fn read_one(found: &Found, modules: &FolderModules<'_>, library: &Library<'_>, round: u64) -> Read {
     match file::read(&found.path) {
-        Ok((bytes, stamp)) => Read { stamp: Some(stamp), content: content(&found.name, &bytes), round },
+        Ok((bytes, stamp)) => {
+            let (content, asked) = content(&found.name, &bytes, library);
+            let asked = asked.into_iter().map(|file| (file.clone(), modules.stamp(&file))).collect();
+            Read { stamp: Some(stamp), content, asked, round }
+        }
         Err(trouble) => Read {
             stamp: (trouble.kind == FileProblemKind::TooLarge).then_some(found.stamp),
             content: Content::Trouble(Arc::new(trouble)),
+            asked: Vec::new(),
             round,
         },
     }
 }
 
-fn content(name: &str, bytes: &[u8]) -> Content {
+/// The folder as the place that Python imports from.
+struct FolderModules<'a> {
+    folder: &'a Path,
+    /// How each file looked when it was read; `None` where it was not there.
+    stamps: RefCell<HashMap<String, Option<Stamp>>>,
+}
+
+impl FolderModules<'_> {
+    fn stamp(&self, file: &str) -> Option<Stamp> {
+        self.stamps.borrow().get(file).copied().flatten()
+    }
+}
+
+impl Modules for FolderModules<'_> {
+    fn text(&self, file: &str) -> ModuleText {
+        let path = self.folder.join(file);
+        let stamp_now = stamp_of(&path);
+        let (text, stamp) = match (stamp_now, file::read(&path)) {
+            (None, _) => (ModuleText::Absent, None),
+            (Some(_), Ok((bytes, stamp))) => {
+                let text = file::decode(&bytes).map_or(ModuleText::Unreadable, |text| ModuleText::Text(text.into()));
+                (text, Some(stamp))
+            }
+            (Some(stamp), Err(_)) => (ModuleText::Unreadable, Some(stamp)),
+        };
+        self.stamps.borrow_mut().insert(file.to_owned(), stamp);
+        text
+    }
+}
+
+fn stamp_of(path: &Path) -> Option<Stamp> {
+    fs::metadata(path).ok().map(|metadata| Stamp::of(&metadata))
+}
+
+/// Whether the files that a reading asked for look as they did then.
+fn is_as_it_was(folder: &Path, asked: &[(String, Option<Stamp>)]) -> bool {
+    asked.iter().all(|(file, stamp)| stamp_of(&folder.join(file)) == *stamp)
+}
+
+/// What a file declares, and the other files it asked for.
+fn content(name: &str, bytes: &[u8], library: &Library<'_>) -> (Content, Vec<String>) {
     if !mentions(bytes, python::WORD) {
-        return Content::Nothing;
+        return (Content::Nothing, Vec::new());
     }
     let read = file::decode(bytes).and_then(|text| {
-        catch_unwind(AssertUnwindSafe(|| python::read(name, text))).unwrap_or_else(|_| {
+        let file = SourceFile { name, path: name, text };
+        catch_unwind(AssertUnwindSafe(|| python::read(file, library))).unwrap_or_else(|_| {
             Err(Trouble::new(
                 FileProblemKind::ParserFailed,
                 "makes this program's Python parser fail; please report it with the file",
@@ -121,9 +177,12 @@ fn content(name: &str, bytes: &[u8]) -> Content {
         })
     });
     match read {
-        Ok(reading) if reading == Reading::default() => Content::Nothing,
-        Ok(reading) => Content::Reading(Arc::new(reading)),
-        Err(trouble) => Content::Trouble(Arc::new(trouble)),
+        Ok(reading) if reading == Reading::default() => (Content::Nothing, Vec::new()),
+        Ok(mut reading) => {
+            let asked = std::mem::take(&mut reading.asked);
+            (Content::Reading(Arc::new(reading)), asked)
+        }
+        Err(trouble) => (Content::Trouble(Arc::new(trouble)), Vec::new()),
     }
 }
 

@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use ruff_python_ast::visitor::{Visitor, walk_stmt};
 use ruff_python_ast::{Alias, Expr, Stmt, StmtImportFrom};
 
+use super::WORD;
+
 /// Where `rmq_trigger` comes from: this project's package, and the provider's path for files that move over.
 const TRIGGERS: [&str; 3] = [
     "airflow_rmq_watcher.rmq_trigger",
@@ -19,6 +21,15 @@ const TRIGGERS: [&str; 3] = [
 /// Where `dag` comes from. Source: import roots tried with Airflow 2.11.2 and 3.3.2.
 const DAGS: [&str; 4] =
     ["airflow.sdk.dag", "airflow.decorators.dag", "airflow.models.dag.dag", "airflow.sdk.definitions.dag.dag"];
+
+/// Where `DAG` comes from. Source: import roots tried with Airflow 2.11.2 and 3.3.2.
+const DAG_CLASSES: [&str; 5] = [
+    "airflow.DAG",
+    "airflow.sdk.DAG",
+    "airflow.models.DAG",
+    "airflow.models.dag.DAG",
+    "airflow.sdk.definitions.dag.DAG",
+];
 
 /// The imported names of one file.
 #[derive(Debug, Default)]
@@ -42,6 +53,24 @@ impl Names {
     /// Whether the expression is Airflow's `dag`.
     pub(super) fn is_dag(&self, expr: &Expr) -> bool {
         self.is_one_of(expr, &DAGS)
+    }
+
+    /// Whether the expression is Airflow's `DAG`.
+    pub(super) fn is_dag_class(&self, expr: &Expr) -> bool {
+        self.is_one_of(expr, &DAG_CLASSES)
+    }
+
+    /// Whether the expression is called `rmq_trigger` where it comes from, and is not the watcher's as far as can be seen.
+    pub(super) fn is_strange_trigger(&self, expr: &Expr) -> bool {
+        if self.is_trigger(expr) {
+            return false;
+        }
+        let is_so_called = |path: &String| path.rsplit('.').next() == Some(WORD);
+        last_name(expr) == Some(WORD)
+            || expr
+                .as_name_expr()
+                .and_then(|name| self.bound.get(name.id.as_str()))
+                .is_some_and(|paths| paths.iter().any(is_so_called))
     }
 
     fn is_one_of(&self, expr: &Expr, paths: &[&str]) -> bool {
@@ -71,22 +100,23 @@ impl Names {
     }
 
     fn bind_import_from(&mut self, import: &StmtImportFrom) {
-        // A relative import is never one of the packages looked for.
-        let Some(module) = import.module.as_ref().filter(|_| import.level == 0) else {
-            return;
-        };
+        // A relative import is never one of the packages looked for; it keeps its dots.
+        let dots = ".".repeat(usize::try_from(import.level).unwrap_or(1));
+        let module = import.module.as_ref().map_or("", |module| module.as_str());
         for alias in &import.names {
             if alias.name.as_str() == "*" {
-                self.bind_star(module.as_str());
+                if import.level == 0 {
+                    self.bind_star(module);
+                }
                 continue;
             }
             let name = alias.asname.as_ref().unwrap_or(&alias.name);
-            self.bind(name.as_str(), format!("{}.{}", module.as_str(), alias.name.as_str()));
+            self.bind(name.as_str(), format!("{dots}{module}.{}", alias.name.as_str()));
         }
     }
 
     fn bind_star(&mut self, module: &str) {
-        for path in TRIGGERS.iter().chain(&DAGS) {
+        for path in TRIGGERS.iter().chain(&DAGS).chain(&DAG_CLASSES) {
             if let Some((parent, name)) = path.rsplit_once('.')
                 && parent == module
             {
@@ -113,7 +143,7 @@ impl<'a> Visitor<'a> for Names {
 }
 
 /// `a.b.c` as its first name and the others in order.
-fn dotted(expr: &Expr) -> Option<(&str, Vec<&str>)> {
+pub(super) fn dotted(expr: &Expr) -> Option<(&str, Vec<&str>)> {
     let mut rest = Vec::new();
     let mut expr = expr;
     while let Expr::Attribute(attribute) = expr {
