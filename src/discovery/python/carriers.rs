@@ -203,6 +203,9 @@ impl<'a> Carriers<'_, 'a> {
 
     /// `name = rmq_trigger(…)`, so that `@name` and `name(dag)` are decorators.
     pub(super) fn stored(&self, name: &str, place: Place) -> Option<(&'a ExprCall, Place)> {
+        if !self.evaluator.names.may_be_stored(name) {
+            return None;
+        }
         let Meaning::One(binding, inside) = self.scopes.meaning(name, place) else {
             return None;
         };

@@ -4,7 +4,7 @@
 //! that is imported twice (`try: from airflow.sdk … except ImportError: from airflow.decorators …`) stands for both.
 //! Rebinding by assignment is not looked at: `except ImportError: rmq_trigger = None` takes nothing away.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ruff_python_ast::visitor::{Visitor, walk_stmt};
 use ruff_python_ast::{Alias, Expr, Stmt, StmtImportFrom};
@@ -35,6 +35,8 @@ const DAG_CLASSES: [&str; 5] = [
 #[derive(Debug, Default)]
 pub(super) struct Names {
     bound: HashMap<String, Vec<String>>,
+    /// Names that get the result of a call of `rmq_trigger` somewhere.
+    stored: HashSet<String>,
 }
 
 impl Names {
@@ -42,7 +44,15 @@ impl Names {
     pub(super) fn of(body: &[Stmt]) -> Self {
         let mut names = Self::default();
         names.visit_body(body);
+        let mut stored = Stored { names: &names, found: HashSet::new() };
+        stored.visit_body(body);
+        names.stored = stored.found;
         names
+    }
+
+    /// Whether the name may stand for a stored decorator.
+    pub(super) fn may_be_stored(&self, name: &str) -> bool {
+        self.stored.contains(name)
     }
 
     /// Whether the expression is the watcher's `rmq_trigger`.
@@ -139,6 +149,36 @@ impl<'a> Visitor<'a> for Names {
 
     fn visit_expr(&mut self, _: &'a Expr) {
         // No import stands in an expression.
+    }
+}
+
+/// Finds `name = rmq_trigger(…)`, once the imports are known.
+struct Stored<'n> {
+    names: &'n Names,
+    found: HashSet<String>,
+}
+
+impl Stored<'_> {
+    fn note(&mut self, target: &Expr, value: &Expr) {
+        if let (Some(name), Some(call)) = (target.as_name_expr(), value.as_call_expr())
+            && self.names.is_trigger(&call.func)
+        {
+            self.found.insert(name.id.to_string());
+        }
+    }
+}
+
+impl<'a> Visitor<'a> for Stored<'_> {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        match stmt {
+            Stmt::Assign(assign) => assign.targets.iter().for_each(|target| self.note(target, &assign.value)),
+            Stmt::AnnAssign(assign) => assign.value.iter().for_each(|value| self.note(&assign.target, value)),
+            _ => walk_stmt(self, stmt),
+        }
+    }
+
+    fn visit_expr(&mut self, _: &'a Expr) {
+        // No statement stands in an expression.
     }
 }
 
