@@ -8,12 +8,12 @@ use rmq_watcher::discovery::{Scan, scan};
 use rmq_watcher::domain::declaration::{Declaration, Names, Refusal};
 use serde_json::{Value, json};
 
-fn corpus() -> PathBuf {
+pub(crate) fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/dagfiles")
 }
 
 /// What is written beside the files, by the name of the file.
-fn expected(folder: &Path, below: &Path, into: &mut BTreeMap<String, Value>) {
+pub(crate) fn expected(folder: &Path, below: &Path, into: &mut BTreeMap<String, Value>) {
     for entry in fs::read_dir(below).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

@@ -6,3 +6,4 @@ mod corpus;
 mod depth;
 mod folder;
 mod hostile;
+mod real_dagbag;

@@ -43,10 +43,17 @@ pub(super) fn of_trigger(call: &ExprCall, value: impl Fn(&Expr) -> Result<Litera
     written
 }
 
+/// How an argument is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    Position,
+    Name,
+}
+
 /// What a call says about a DAG's id.
 pub(super) enum DagId<'a> {
     /// It is this expression.
-    Written(&'a Expr),
+    Written(&'a Expr, By),
     /// There is none.
     Absent,
     /// It cannot be known.
@@ -60,8 +67,8 @@ pub(super) fn dag_id(arguments: &Arguments) -> DagId<'_> {
     match (positional, keyword) {
         (Some(_), Some(keyword)) => DagId::Faulty(keyword.range, RefusalReason::GivenTwice),
         (Some(expr), None) if expr.is_starred_expr() => DagId::Faulty(expr.range(), RefusalReason::Unpacked),
-        (Some(expr), None) => DagId::Written(expr),
-        (None, Some(keyword)) => DagId::Written(&keyword.value),
+        (Some(expr), None) => DagId::Written(expr, By::Position),
+        (None, Some(keyword)) => DagId::Written(&keyword.value, By::Name),
         (None, None) => match arguments.keywords.iter().find(|keyword| keyword.arg.is_none()) {
             Some(options) => DagId::Faulty(options.range, RefusalReason::Unpacked),
             None => DagId::Absent,

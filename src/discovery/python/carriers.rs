@@ -3,7 +3,7 @@
 use ruff_python_ast::{Expr, ExprCall, Stmt, StmtClassDef, StmtFunctionDef};
 use ruff_text_size::{Ranged, TextRange};
 
-use super::arguments::{self, DagId};
+use super::arguments::{self, By, DagId};
 use super::evaluate::Evaluator;
 use super::scope::{Binding, Source};
 use super::scopes::{Meaning, Place, Scopes};
@@ -50,20 +50,21 @@ impl<'a> Carriers<'_, 'a> {
 
     /// The id that is written in the arguments of `dag(…)`; `None` where the function's name counts.
     ///
-    /// Source: tried with Airflow 2.11.2 and 3.3.2; `None` and blank texts are the function's name there too.
+    /// Source: tried with Airflow 2.11.2 and 3.3.2; `None` and `""` are the function's name there too,
+    /// and by position any blank text.
     fn written(&self, arguments: &ruff_python_ast::Arguments, place: Place) -> Option<Id> {
-        let expr = match arguments::dag_id(arguments) {
-            DagId::Written(expr) => expr,
+        let (expr, by) = match arguments::dag_id(arguments) {
+            DagId::Written(expr, by) => (expr, by),
             DagId::Absent => return None,
             DagId::Faulty(range, reason) => return Some(Id::faulty(range, reason)),
         };
         let value = self.evaluator.value(self.scopes, expr, place);
-        let is_blank = match &value {
+        let is_absent = match &value {
             Ok(Literal::None) => true,
-            Ok(Literal::Str(text)) => text.trim().is_empty(),
+            Ok(Literal::Str(text)) => text.is_empty() || (by == By::Position && text.trim().is_empty()),
             Ok(_) | Err(_) => false,
         };
-        (!is_blank).then_some(Id { value, range: expr.range() })
+        (!is_absent).then_some(Id { value, range: expr.range() })
     }
 
     /// The id of what `rmq_trigger(…)` is called with.
@@ -87,7 +88,7 @@ impl<'a> Carriers<'_, 'a> {
         };
         if self.is_dag_class(&call.func, place, left) {
             return match arguments::dag_id(&call.arguments) {
-                DagId::Written(expr) => {
+                DagId::Written(expr, _) => {
                     Id { value: self.evaluator.value(self.scopes, expr, place), range: expr.range() }
                 }
                 DagId::Absent => unknown("a DAG without an id"),

@@ -195,12 +195,12 @@ impl<'a> Evaluator<'a> {
         let (binding, inside) = self.only_binding(scopes, name, place)?;
         match binding.source {
             Source::Assigned(value) => {
-                let value = self.evaluate(scopes, value, inside.of(&binding)).map_err(|reason| match reason {
-                    RefusalReason::TooLarge | RefusalReason::NotConstant { .. } => reason,
-                    reason => {
-                        let line = self.line_of(&binding);
-                        not_constant(name, format!("in the value that line {line} gives it, {reason}"))
+                let value = self.evaluate(scopes, value, inside.of(&binding)).map_err(|reason| {
+                    if matches!(reason, RefusalReason::TooLarge | RefusalReason::NotConstant { .. }) {
+                        return reason;
                     }
+                    let line = self.line_of(&binding);
+                    not_constant(name, format!("in the value that line {line} gives it, {reason}"))
                 })?;
                 self.unchanged(name, value)
             }

@@ -170,10 +170,12 @@ impl Stored<'_> {
 
 impl<'a> Visitor<'a> for Stored<'_> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
-        match stmt {
-            Stmt::Assign(assign) => assign.targets.iter().for_each(|target| self.note(target, &assign.value)),
-            Stmt::AnnAssign(assign) => assign.value.iter().for_each(|value| self.note(&assign.target, value)),
-            _ => walk_stmt(self, stmt),
+        if let Some(assign) = stmt.as_assign_stmt() {
+            assign.targets.iter().for_each(|target| self.note(target, &assign.value));
+        } else if let Some(assign) = stmt.as_ann_assign_stmt() {
+            assign.value.iter().for_each(|value| self.note(&assign.target, value));
+        } else {
+            walk_stmt(self, stmt);
         }
     }
 

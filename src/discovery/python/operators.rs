@@ -55,7 +55,6 @@ fn is_true(value: &Literal) -> bool {
 }
 
 /// The value of `left operator right`.
-#[expect(clippy::wildcard_enum_match_arm, reason = "operators that no declaration needs")]
 pub(super) fn binary(left: Literal, operator: Operator, right: Literal) -> Value {
     match (operator, left, right) {
         (Operator::Add, Literal::Str(left), Literal::Str(right)) => text(left + &right),
