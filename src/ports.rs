@@ -190,9 +190,9 @@ pub struct Declared {
     /// Files and directories of which nothing is known.
     pub unreadable: Vec<FileProblem>,
     /// How many files that may declare something were listed, the unreadable ones included.
-    pub listed: usize,
+    pub listed: u64,
     /// How many of them were read and understood as a whole.
-    pub readable: usize,
+    pub readable: u64,
 }
 
 /// What became of a verb.

@@ -79,6 +79,7 @@ impl Declarations for Folder {
         self.rearm(&directories);
         match scanned {
             Ok(Scan { declarations, refusals, unreadable, listed, readable }) => {
+                let (listed, readable) = (listed as u64, readable as u64);
                 Ok(Declared { declarations, refusals, unreadable, listed, readable })
             }
             Err(error) => Err(error.to_string()),

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::file::{self, Stamp, Trouble};
-use super::python::{self, Reading};
+use super::modules::ZipModules;
+use super::name::escaped;
+use super::python::{self, Library, Reading, SourceFile};
 use super::walk::Kind;
 use super::{archive, encoding, yaml};
 use crate::domain::declaration::FileProblemKind;
@@ -23,28 +25,48 @@ pub(super) enum Content {
     Members(Arc<Vec<(String, Content)>>),
 }
 
+/// A file that is to be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct File<'a> {
+    pub(super) kind: Kind,
+    pub(super) path: &'a Path,
+    /// Its name in origins.
+    pub(super) name: &'a str,
+    /// Its name below the root that Python imports from.
+    pub(super) below: &'a str,
+}
+
+/// What a file says, which other files it asked for, and how it looked.
+type Read = (Content, Vec<String>, Stamp);
+
 /// Reads a file. `before` is what it said when it was last read and understood.
-pub(super) fn read(kind: Kind, path: &Path, name: &str, before: &Content) -> Result<(Content, Stamp), Trouble> {
+pub(super) fn read(file: File<'_>, before: &Content, library: &Library<'_>) -> Result<Read, Trouble> {
+    let File { kind, path, name, below } = file;
     match kind {
         Kind::Python => {
             let (bytes, stamp) = file::read(path)?;
-            Ok((python(name, &bytes, before), stamp))
+            let (content, asked) = python((name, below), &bytes, before, library);
+            Ok((content, asked, stamp))
         }
         Kind::Yaml => {
             let (bytes, stamp) = file::read(path)?;
-            Ok((of(guarded("YAML", || yaml::read(name, &bytes)), false), stamp))
+            let (content, asked) = of(guarded("YAML", || yaml::read(name, &bytes)), false);
+            Ok((content, asked, stamp))
         }
         Kind::Archive => {
             let (members, stamp) = archive::read(path)?;
-            let members = members.into_iter().map(|member| {
-                let name = format!("{name}/{}", super::name::escaped(member.name.as_ref()));
-                let content = match member.bytes {
-                    Ok(bytes) => python(&name, &bytes, before.member(&name)),
-                    Err(trouble) => Content::Trouble(Arc::new(trouble)),
+            let modules = ZipModules(&members);
+            let library = Library::new(&modules);
+            let read = members.iter().map(|member| {
+                let name = format!("{name}/{}", escaped(member.name.as_ref()));
+                let content = match &member.bytes {
+                    Ok(bytes) => python((&name, &member.name), bytes, before.member(&name), &library).0,
+                    Err(trouble) => Content::Trouble(Arc::new(trouble.clone())),
                 };
                 (name, content)
             });
-            Ok((Content::Members(Arc::new(members.collect())), stamp))
+            // What they ask for is in the zip file itself.
+            Ok((Content::Members(Arc::new(read.collect())), Vec::new(), stamp))
         }
     }
 }
@@ -70,21 +92,28 @@ impl Content {
     }
 }
 
-fn python(name: &str, bytes: &[u8], before: &Content) -> Content {
+fn python((name, path): (&str, &str), bytes: &[u8], before: &Content, library: &Library<'_>) -> (Content, Vec<String>) {
     let mentions = mentions(bytes, python::WORD);
     if !mentions && !before.says_something() {
-        return Content::Nothing;
+        return (Content::Nothing, Vec::new());
     }
-    let read = encoding::decode(bytes).and_then(|text| guarded("Python", || python::read(name, &text)));
+    let read = encoding::decode(bytes).and_then(|text| {
+        let file = SourceFile { name, path, text: &text };
+        guarded("Python", || python::read(file, library))
+    });
     of(read, mentions)
 }
 
-/// What became of a text. One that holds the word is remembered as such even where it declares nothing.
-fn of(read: Result<Reading, Trouble>, mentions: bool) -> Content {
+/// What became of a text, and the files that it asked for. One that holds the word is remembered as such even where it declares
+/// nothing.
+fn of(read: Result<Reading, Trouble>, mentions: bool) -> (Content, Vec<String>) {
     match read {
-        Ok(reading) if reading == Reading::default() && !mentions => Content::Nothing,
-        Ok(reading) => Content::Reading(Arc::new(reading)),
-        Err(trouble) => Content::Trouble(Arc::new(trouble)),
+        Ok(mut reading) => {
+            let asked = std::mem::take(&mut reading.asked);
+            let says_nothing = reading == Reading::default() && !mentions;
+            (if says_nothing { Content::Nothing } else { Content::Reading(Arc::new(reading)) }, asked)
+        }
+        Err(trouble) => (Content::Trouble(Arc::new(trouble)), Vec::new()),
     }
 }
 

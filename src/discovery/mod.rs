@@ -10,6 +10,7 @@ mod encoding;
 mod explain;
 mod file;
 mod ignore_rules;
+mod modules;
 mod name;
 mod python;
 mod scanner;

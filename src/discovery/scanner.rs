@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::content::{self, Content};
+use super::content::{self, Content, File};
 use super::explain::{self, FileVerdict};
 use super::file::{Identity, Stamp, Trouble};
 use super::ignore_rules::Cache;
-use super::python::Reading;
+use super::modules::{RootModules, is_as_it_was};
+use super::python::{Library, Reading};
 use super::walk::{self, Found, Listing, Manner, Names};
 use super::{READER_STACK_BYTES, Scan, ScanError};
 use crate::config::dags::{DagFolders, IgnoreSyntax};
@@ -54,6 +55,8 @@ struct Read {
     /// How the file looked; `None` where it has to be read again whatever it looks like.
     stamp: Option<Stamp>,
     content: Content,
+    /// The files whose constants it uses, and how they looked, where they were there.
+    asked: Vec<(String, Option<Stamp>)>,
     /// The name that stands in the content's origins, where it has any.
     named: Option<Box<str>>,
     /// The last scan that listed the file.
@@ -62,7 +65,9 @@ struct Read {
 
 impl Read {
     fn is_of(&self, found: &Found, names: Names<'_>) -> bool {
-        self.stamp == Some(found.stamp) && self.named.as_deref().is_none_or(|named| *named == names.of(found))
+        self.stamp == Some(found.stamp)
+            && self.named.as_deref().is_none_or(|named| *named == names.of(found))
+            && is_as_it_was(names.root(found), &self.asked)
     }
 }
 
@@ -149,7 +154,7 @@ impl Scanner {
                 }
             }
         }
-        self.read.extend(read_on_own_thread(&changed, round)?);
+        self.read.extend(read_on_own_thread(&changed, names, round)?);
         self.read.retain(|_, known| known.round == round);
         let mut parts = Parts::default();
         for found in &listing.files {
@@ -202,11 +207,24 @@ struct Changed<'a> {
 }
 
 /// Reads files on a thread whose stack is large enough for the deepest text that is let through.
-fn read_on_own_thread(changed: &[Changed<'_>], round: u64) -> Result<Vec<(Identity, Read)>, ScanError> {
+fn read_on_own_thread(
+    changed: &[Changed<'_>],
+    names: Names<'_>,
+    round: u64,
+) -> Result<Vec<(Identity, Read)>, ScanError> {
     if changed.is_empty() {
         return Ok(Vec::new());
     }
-    let read_all = || changed.iter().map(|changed| (changed.found.stamp.identity, read_one(changed, round))).collect();
+    let read_all = || {
+        // Each root is a place of its own that Python imports from.
+        let modules: Vec<RootModules<'_>> = names.0.iter().map(|root| RootModules::new(&root.path)).collect();
+        let libraries: Vec<Library<'_>> = modules.iter().map(|modules| Library::new(modules)).collect();
+        let read = |changed: &Changed<'_>| {
+            let root = changed.found.root;
+            (changed.found.stamp.identity, read_one(changed, names, &modules[root], &libraries[root], round))
+        };
+        changed.iter().map(read).collect()
+    };
     thread::scope(|scope| {
         let start =
             |stack| thread::Builder::new().name("dag-files".to_owned()).stack_size(stack).spawn_scoped(scope, read_all);
@@ -220,17 +238,26 @@ fn read_on_own_thread(changed: &[Changed<'_>], round: u64) -> Result<Vec<(Identi
     })
 }
 
-fn read_one(Changed { found, name, before }: &Changed<'_>, round: u64) -> Read {
-    match content::read(found.kind, &found.path, name, before) {
-        Ok((content, stamp)) => {
+fn read_one(
+    Changed { found, name, before }: &Changed<'_>,
+    names: Names<'_>,
+    modules: &RootModules<'_>,
+    library: &Library<'_>,
+    round: u64,
+) -> Read {
+    let file = File { kind: found.kind, path: &found.path, name, below: &names.below_root(found) };
+    match content::read(file, before, library) {
+        Ok((content, asked, stamp)) => {
             // A name that was found under another one when it was opened is looked at again by the next scan.
             let stamp = (stamp.identity == found.stamp.identity).then_some(stamp);
             let named = matches!(content, Content::Reading(_) | Content::Members(_)).then(|| name.as_str().into());
-            Read { stamp, content, named, round }
+            let asked = asked.into_iter().map(|file| (file.clone(), modules.stamp(&file))).collect();
+            Read { stamp, content, asked, named, round }
         }
         Err(trouble) => Read {
             stamp: is_of_the_text(&trouble).then_some(found.stamp),
             content: Content::Trouble(Arc::new(trouble)),
+            asked: Vec::new(),
             named: None,
             round,
         },

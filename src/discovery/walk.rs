@@ -33,7 +33,7 @@ pub(super) struct Found {
     /// Where it is.
     pub(super) path: PathBuf,
     /// Of which root it is.
-    root: usize,
+    pub(super) root: usize,
     /// How it looked when it was listed.
     pub(super) stamp: Stamp,
     pub(super) kind: Kind,
@@ -65,7 +65,17 @@ pub(super) struct Manner {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names<'a>(pub(super) &'a [DagRoot]);
 
-impl Names<'_> {
+impl<'a> Names<'a> {
+    /// The place of a file's root.
+    pub(super) fn root(self, found: &Found) -> &'a Path {
+        self.0.get(found.root).map_or(Path::new(""), |root| &root.path)
+    }
+
+    /// A file's name below its root.
+    pub(super) fn below_root(self, found: &Found) -> String {
+        escaped(found.path.strip_prefix(self.root(found)).unwrap_or(&found.path).as_os_str())
+    }
+
     pub(super) fn of(self, found: &Found) -> String {
         self.below(found.root, &found.path)
     }

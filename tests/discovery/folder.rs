@@ -252,3 +252,29 @@ fn scanner_after_the_folder_is_gone_and_back_reads_it_again() {
     fs::rename(folder.path().join("away"), &dags).unwrap();
     assert_eq!(queues(&scanner.scan().unwrap()), ["q.a"]);
 }
+
+#[test]
+fn scanner_reads_a_file_again_when_a_constant_it_imports_changes() {
+    let folder = TempDir::new().unwrap();
+    let importing = format!("from names.base import QUEUE\n{}", dag_file("a", "q").replace("\"q\"", "QUEUE"));
+    write(folder.path(), "a.py", &importing);
+    let mut scanner = Scanner::new(folder.path());
+    let refused = |scan: &Scan| scan.refusals.iter().map(|refused| refused.reason.code()).collect::<Vec<_>>();
+    assert_eq!(refused(&scanner.scan().unwrap()), ["not_constant"], "there is no such file yet");
+
+    write(folder.path(), "names/base.py", "QUEUE = 'q.1'\n");
+    assert_eq!(queues(&scanner.scan().unwrap()), ["q.1"], "appeared");
+    rewrite_after_a_tick(&folder.path().join("names/base.py"), "QUEUE = 'q.2'\n");
+    assert_eq!(queues(&scanner.scan().unwrap()), ["q.2"], "changed");
+
+    write(folder.path(), "names/base.py", "from .deeper import QUEUE\n");
+    write(folder.path(), "names/deeper.py", "QUEUE = 'q.3'\n");
+    assert_eq!(queues(&scanner.scan().unwrap()), ["q.3"], "by way of another");
+    rewrite_after_a_tick(&folder.path().join("names/deeper.py"), "QUEUE = 'q.4'\n");
+    assert_eq!(queues(&scanner.scan().unwrap()), ["q.4"], "two files away");
+
+    write(folder.path(), "names/base/__init__.py", "QUEUE = 'q.5'\n");
+    assert_eq!(queues(&scanner.scan().unwrap()), ["q.5"], "a package comes before a file");
+    fs::remove_dir_all(folder.path().join("names")).unwrap();
+    assert_eq!(refused(&scanner.scan().unwrap()), ["not_constant"], "gone");
+}

@@ -8,6 +8,7 @@ mod depth;
 mod folder;
 mod hostile;
 mod ignore_files;
+mod real_dagbag;
 mod roots;
 mod watch;
 mod yaml;

@@ -94,7 +94,7 @@ fn entry_of(file: &str, entry: &Node) -> Reading {
     let refused = |parameter: Option<&str>, reason: RefusalReason| {
         let parameter = parameter.map(str::to_owned);
         let refusal = Refusal { origin: at(entry), dag_id: None, parameter, reason, names: Names::Unknown };
-        Reading { declarations: Vec::new(), refusals: vec![refusal] }
+        Reading { refusals: vec![refusal], ..Reading::default() }
     };
     let Value::Map(pairs) = &entry.value else {
         let found = literal(entry).map_or_else(|found| found, |entry| entry.kind());
@@ -116,7 +116,7 @@ fn entry_of(file: &str, entry: &Node) -> Reading {
         Some(_) if !dags.is_empty() => refused(Some(DAG_ID), RefusalReason::GivenTwice),
         Some(dag) => {
             let declared = declare(&dag, &arguments, &at(entry));
-            Reading { declarations: declared.declarations, refusals: declared.refusals }
+            Reading { declarations: declared.declarations, refusals: declared.refusals, ..Reading::default() }
         }
     }
 }
