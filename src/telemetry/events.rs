@@ -112,6 +112,8 @@ events! {
     SCAN_BELIEVED = "scan.believed" @ Warn;
     /// WARNING: a DAG file or directory could not be read.
     FILE_UNREADABLE = "file.unreadable" @ Warn;
+    /// WARNING: changes of DAG files are not noticed at once, everywhere or in part.
+    WATCH_LIMITED = "watch.limited" @ Warn;
     /// ERROR: a subscription is written down and does not run.
     SUBSCRIPTION_REFUSED = "subscription.refused" @ Error;
     /// INFO: a subscription is declared for the first time.
