@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::path::Path;
+use std::rc::Rc;
 
 use crate::airflow::connections::{AirflowCli, Connections};
 use crate::airflow::{AirflowClient, Blocked};
@@ -261,7 +262,8 @@ impl Check<'_> {
 fn as_wish(id: i64, declaration: &Declaration) -> Wish {
     let Declaration { dag_id, queue, conn_id, options, .. } = declaration.clone();
     let withheld = options.not_handled().map(Withheld::NotHandled);
-    Wish { subscription: Subscription { id: SubscriptionId(id), dag_id, queue, conn_id, options }, withheld }
+    let subscription = Subscription { id: SubscriptionId(id), dag_id, queue, conn_id, options };
+    Wish { subscription: Rc::new(subscription), withheld }
 }
 
 fn queues_by_connection(scan: &Scan) -> BTreeMap<ConnId, Vec<QueueName>> {

@@ -5,6 +5,7 @@
 //! again once it is. Planning again once a plan was carried out does nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
 
 use super::ids::{ConnId, DagId, QueueName, SubscriptionId};
 use super::subscription::Subscription;
@@ -29,7 +30,7 @@ impl Place {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wish {
     /// The subscription.
-    pub subscription: Subscription,
+    pub subscription: Rc<Subscription>,
     /// Why it is not to run; `None`: it is.
     pub withheld: Option<Withheld>,
 }
@@ -87,7 +88,7 @@ impl Withheld {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observed {
     /// It serves this subscription.
-    Running(Subscription),
+    Running(Rc<Subscription>),
     /// It is on its way out, or nothing is known.
     Unknown,
 }
@@ -96,9 +97,9 @@ pub enum Observed {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Start a consumer for the subscription.
-    Start(Subscription),
+    Start(Rc<Subscription>),
     /// Hand the subscription's new options to the consumer that runs: it stays attached.
-    Change(Subscription),
+    Change(Rc<Subscription>),
     /// Let the consumer go.
     Stop {
         /// Which.
@@ -139,7 +140,7 @@ impl StopReason {
 /// `wishes` are all that is recorded, from a read that succeeded; `observed` has an entry for each consumer that is not absent.
 pub fn plan(wishes: &[Wish], observed: &HashMap<Place, Observed>) -> Vec<Action> {
     let mut actions = Vec::new();
-    let mut places: BTreeMap<Place, Vec<&Subscription>> = BTreeMap::new();
+    let mut places: BTreeMap<Place, Vec<&Rc<Subscription>>> = BTreeMap::new();
     for wish in wishes {
         match &wish.withheld {
             None => places.entry(Place::of(&wish.subscription)).or_default().push(&wish.subscription),
@@ -163,7 +164,7 @@ pub fn plan(wishes: &[Wish], observed: &HashMap<Place, Observed>) -> Vec<Action>
     actions
 }
 
-fn wants(places: &BTreeMap<Place, Vec<&Subscription>>, place: &Place, id: SubscriptionId) -> bool {
+fn wants(places: &BTreeMap<Place, Vec<&Rc<Subscription>>>, place: &Place, id: SubscriptionId) -> bool {
     places.get(place).is_some_and(|wanted| wanted.iter().any(|subscription| subscription.id == id))
 }
 
@@ -180,7 +181,7 @@ fn place_of(action: &Action) -> Option<&Place> {
 }
 
 /// What to do about one queue: whoever is served keeps it, else the first recorded gets it.
-fn serve(wanted: &[&Subscription], seen: Option<&Observed>) -> Vec<Action> {
+fn serve(wanted: &[&Rc<Subscription>], seen: Option<&Observed>) -> Vec<Action> {
     let running = match seen {
         Some(Observed::Running(running)) => wanted.iter().find(|subscription| subscription.id == running.id),
         Some(Observed::Unknown) | None => None,
@@ -190,14 +191,14 @@ fn serve(wanted: &[&Subscription], seen: Option<&Observed>) -> Vec<Action> {
     };
     let mut actions = Vec::new();
     match seen {
-        None => actions.push(Action::Start((*served).clone())),
+        None => actions.push(Action::Start(Rc::clone(served))),
         Some(Observed::Running(running)) if running.id == served.id && running != *served => {
-            actions.push(Action::Change((*served).clone()));
+            actions.push(Action::Change(Rc::clone(served)));
         }
         // It goes, or is going: its successor starts once it has left.
         Some(Observed::Running(_) | Observed::Unknown) => {}
     }
-    let taken = |subscription: &&&Subscription| subscription.id != served.id;
+    let taken = |subscription: &&&Rc<Subscription>| subscription.id != served.id;
     actions.extend(wanted.iter().filter(taken).map(|subscription| Action::Withhold {
         id: subscription.id,
         why: Withheld::QueueTaken { queue: served.queue.clone(), by: served.dag_id.clone() },
@@ -218,26 +219,26 @@ mod tests {
     use super::*;
     use crate::domain::options::{OnPaused, Options};
 
-    fn subscription(id: i64, dag: &str, queue: &str) -> Subscription {
-        Subscription {
+    fn subscription(id: i64, dag: &str, queue: &str) -> Rc<Subscription> {
+        Rc::new(Subscription {
             id: SubscriptionId(id),
             dag_id: DagId::new(dag),
             queue: QueueName::new(queue),
             conn_id: ConnId::new("c"),
             options: Options::default(),
-        }
+        })
     }
 
-    fn wish(subscription: &Subscription) -> Wish {
-        Wish { subscription: subscription.clone(), withheld: None }
+    fn wish(subscription: &Rc<Subscription>) -> Wish {
+        Wish { subscription: Rc::clone(subscription), withheld: None }
     }
 
-    fn withheld(subscription: &Subscription, why: Withheld) -> Wish {
-        Wish { subscription: subscription.clone(), withheld: Some(why) }
+    fn withheld(subscription: &Rc<Subscription>, why: Withheld) -> Wish {
+        Wish { subscription: Rc::clone(subscription), withheld: Some(why) }
     }
 
-    fn running(subscriptions: &[&Subscription]) -> HashMap<Place, Observed> {
-        subscriptions.iter().map(|s| (Place::of(s), Observed::Running((*s).clone()))).collect()
+    fn running(subscriptions: &[&Rc<Subscription>]) -> HashMap<Place, Observed> {
+        subscriptions.iter().map(|s| (Place::of(s), Observed::Running(Rc::clone(s)))).collect()
     }
 
     #[test]
@@ -263,8 +264,9 @@ mod tests {
     #[test]
     fn a_change_of_options_leaves_the_consumer_attached() {
         let a = subscription(1, "a", "q1");
-        let mut changed = a.clone();
+        let mut changed = Subscription::clone(&a);
         changed.options.on_paused = OnPaused::Run;
+        let changed = Rc::new(changed);
         assert_eq!(plan(&[wish(&changed)], &running(&[&a])), [Action::Change(changed.clone())]);
         assert_eq!(plan(&[wish(&changed)], &running(&[&changed])), []);
     }
@@ -303,8 +305,10 @@ mod tests {
 
     #[test]
     fn connections_of_what_is_wished_are_named_once() {
-        let (a, b, mut c) = (subscription(1, "a", "q1"), subscription(2, "b", "q2"), subscription(3, "c", "q3"));
+        let (a, b) = (subscription(1, "a", "q1"), subscription(2, "b", "q2"));
+        let mut c = Subscription::clone(&subscription(3, "c", "q3"));
         c.conn_id = ConnId::new("a");
+        let c = Rc::new(c);
         let off = withheld(&subscription(4, "d", "q4"), Withheld::Disabled);
         assert_eq!(connections(&[wish(&a), wish(&b), wish(&c), off]), [ConnId::new("a"), ConnId::new("c")]);
     }

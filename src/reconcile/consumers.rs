@@ -17,7 +17,7 @@ use crate::ports::{Broker, Consumer, Dags, Runs};
 /// One consumer's worker, seen from outside.
 struct Running {
     place: Place,
-    subscription: Subscription,
+    subscription: Rc<Subscription>,
     orders: watch::Sender<Order>,
     leaving: bool,
 }
@@ -36,7 +36,7 @@ pub(super) enum Ended {
     /// It was asked to.
     Left,
     /// By a defect of this program.
-    Broke(Subscription),
+    Broke(Rc<Subscription>),
 }
 
 impl Consumers {
@@ -49,7 +49,7 @@ impl Consumers {
         let running = self.running.values().map(|running| {
             let seen = match running.leaving {
                 true => Observed::Unknown,
-                false => Observed::Running(running.subscription.clone()),
+                false => Observed::Running(Rc::clone(&running.subscription)),
             };
             (running.place.clone(), seen)
         });
@@ -72,14 +72,14 @@ impl Consumers {
         &mut self,
         context: &Rc<Context<R>>,
         broker: &Rc<B>,
-        subscription: Subscription,
+        subscription: Rc<Subscription>,
         phase: &watch::Receiver<Phase>,
     ) where
         R: Runs + Dags + 'static,
         B: Broker + 'static,
         <B::Consumer as Consumer>::Settler: 'static,
     {
-        let order = Order { subscription: Rc::new(subscription.clone()), leave: false };
+        let order = Order { subscription: Rc::clone(&subscription), leave: false };
         let (orders, heard) = watch::channel(order);
         let worker = pipeline::run(Rc::clone(context), Rc::clone(broker), heard, phase.clone());
         let worker = self.workers.spawn_local(worker);
@@ -88,10 +88,10 @@ impl Consumers {
     }
 
     /// Hands new options to the consumer that serves the subscription.
-    pub(super) fn change(&mut self, subscription: &Subscription) {
+    pub(super) fn change(&mut self, subscription: &Rc<Subscription>) {
         for running in self.running.values_mut().filter(|running| running.subscription.id == subscription.id) {
-            running.subscription = subscription.clone();
-            running.orders.send_modify(|order| order.subscription = Rc::new(subscription.clone()));
+            running.subscription = Rc::clone(subscription);
+            running.orders.send_modify(|order| order.subscription = Rc::clone(subscription));
         }
     }
 

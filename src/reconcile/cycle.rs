@@ -77,8 +77,8 @@ where
         self.phase_at.set("reconcile");
         self.apply().await;
         if timed {
-            self.phase_at.set("dags");
-            self.read_dags().await;
+            self.ask_for_dags().await;
+            self.prune().await;
         }
         self.phase_at.set("status");
         self.status_rows(timed).await;
@@ -203,33 +203,41 @@ where
     }
 
     /// What a step brought. One that takes too long is said and counted.
-    pub(super) fn ran<T>(&mut self, name: &'static str, ran: Ran<T>) -> Option<T> {
-        let (counter, event, line) = match ran {
+    fn ran<T>(&mut self, name: &'static str, ran: Ran<T>) -> Option<T> {
+        match ran {
             Ran::Done(value) => {
                 self.findings.is_over(events::CYCLE_STEP_TIMED_OUT);
                 self.findings.is_over(events::CYCLE_STEP_SKIPPED);
                 return Some(value);
             }
-            Ran::TimedOut => (
-                counters::CYCLE_STEP_TIMED_OUT,
-                events::CYCLE_STEP_TIMED_OUT,
-                format!(
-                    "the step '{name}' takes longer than {} s; the cycle goes on without it",
-                    STEP_TIMEOUT.as_secs()
-                ),
-            ),
-            Ran::Skipped => (
-                counters::CYCLE_STEP_SKIPPED,
-                events::CYCLE_STEP_SKIPPED,
-                format!("the step '{name}' of an earlier cycle is still under way; it is not started again"),
-            ),
-        };
+            Ran::TimedOut => {
+                let secs = STEP_TIMEOUT.as_secs();
+                let line = format!("the step '{name}' takes longer than {secs} s; the cycle goes on without it");
+                self.step_failed(counters::CYCLE_STEP_TIMED_OUT, events::CYCLE_STEP_TIMED_OUT, line);
+            }
+            Ran::Skipped => self.skipped(name),
+        }
+        None
+    }
+
+    pub(super) fn skipped(&mut self, name: &'static str) {
+        let line = format!("the step '{name}' of an earlier cycle is still under way; it is not started again");
+        self.step_failed(counters::CYCLE_STEP_SKIPPED, events::CYCLE_STEP_SKIPPED, line);
+    }
+
+    fn step_failed(&mut self, counter: &'static str, event: &'static str, line: String) {
         self.counters.add(counter);
-        self.trouble = Some(line.clone());
         if self.findings.is_news(event, &line) {
             tracing::error!(event, "RMQ Watcher: {line}");
         }
-        None
+        self.trouble = Some(line);
+    }
+
+    /// Tombstones that nobody came back for.
+    async fn prune(&mut self) {
+        if let Err(error) = self.context.store.prune_tombstones(self.now_ms()).await {
+            self.sync_failed(&error.to_string());
+        }
     }
 }
 
@@ -298,5 +306,5 @@ fn wish(row: &Row, can_start: bool) -> Option<Wish> {
         (None, Some(option)) => Some(Withheld::NotHandled(option)),
         (None, None) => (!can_start).then_some(Withheld::NoCredentials),
     };
-    Some(Wish { subscription, withheld })
+    Some(Wish { subscription: Rc::new(subscription), withheld })
 }

@@ -23,16 +23,21 @@ where
         }
     }
 
-    /// Asks Airflow for every DAG that is recorded. What it does not answer leaves what is known in force.
-    pub(super) async fn read_dags(&mut self) {
-        if self.pace.can_start {
-            let dags: BTreeSet<DagId> = self.wishes.iter().map(|wish| wish.subscription.dag_id.clone()).collect();
-            self.dags_since_ms = self.now_ms();
-            let context = Rc::clone(&self.context);
-            let ran = self.steps.dags.run(async move { pipeline::read_dags(&context, &dags).await }).await;
-            let _read: Option<()> = self.ran("dags", ran);
-        }
+    /// Has Airflow asked for every DAG that is recorded, and does not wait for it: workers hear what it says from the book, and
+    /// the next cycle writes down what was learnt. What it does not answer leaves what is known in force.
+    pub(super) async fn ask_for_dags(&mut self) {
         self.write_down_learnt().await;
+        if !self.pace.can_start {
+            return;
+        }
+        let dags: BTreeSet<DagId> = self.wishes.iter().map(|wish| wish.subscription.dag_id.clone()).collect();
+        let (context, now_ms) = (Rc::clone(&self.context), self.now_ms());
+        let asked = self.steps.dags.begin(async move { pipeline::read_dags(&context, &dags).await });
+        if asked {
+            self.dags_since_ms = now_ms;
+        } else {
+            self.skipped("dags");
+        }
     }
 
     async fn write_down_learnt(&mut self) {

@@ -56,8 +56,11 @@ where
     pub(super) async fn read_settings(&mut self) {
         let Configured { interval, timeout: budget } = self.pace.configured;
         let [in_environment, budget_in_environment] = self.pace.environment.clone();
-        let interval = self.variable(interval.is_some(), in_environment, INTERVAL_VARIABLE).await;
-        let budget = self.variable(budget.is_some(), budget_in_environment, TIMEOUT_VARIABLE).await;
+        let (interval, budget) = tokio::join!(
+            self.variable(interval.is_some(), in_environment, INTERVAL_VARIABLE),
+            self.variable(budget.is_some(), budget_in_environment, TIMEOUT_VARIABLE),
+        );
+        self.say_unread([(INTERVAL_VARIABLE, &interval), (TIMEOUT_VARIABLE, &budget)]);
         let (settings, warnings) = self.settings.next(self.pace.configured, &interval, &budget);
         if settings != self.settings {
             tracing::info!(
@@ -78,7 +81,7 @@ where
         }
     }
 
-    async fn variable(&mut self, is_configured: bool, in_environment: Option<String>, name: &str) -> Variable {
+    async fn variable(&self, is_configured: bool, in_environment: Option<String>, name: &str) -> Variable {
         match in_environment {
             // Not looked at.
             _ if is_configured => return Variable::Unset,
@@ -87,18 +90,23 @@ where
             None => {}
         }
         let asked = timeout(READ_TIMEOUT, self.context.runs.variable(name)).await;
-        let answer = asked.unwrap_or_else(|_| {
-            Variable::Unread(format!("Airflow did not answer within {} s", READ_TIMEOUT.as_secs()))
-        });
-        match &answer {
-            Variable::Unread(reason) => {
+        asked
+            .unwrap_or_else(|_| Variable::Unread(format!("Airflow did not answer within {} s", READ_TIMEOUT.as_secs())))
+    }
+
+    fn say_unread(&mut self, read: [(&str, &Variable); 2]) {
+        let mut all_read = true;
+        for (name, answer) in read {
+            if let Variable::Unread(reason) = answer {
+                all_read = false;
                 let line = format!("the Variable {name} was not read: {reason}; the value in force stays");
                 if self.findings.is_news(events::VARIABLE_UNREAD, &line) {
                     tracing::warn!(event = events::VARIABLE_UNREAD, "RMQ Watcher: {line}");
                 }
             }
-            Variable::Set(_) | Variable::Unset => self.findings.is_over(events::VARIABLE_UNREAD),
         }
-        answer
+        if all_read {
+            self.findings.is_over(events::VARIABLE_UNREAD);
+        }
     }
 }

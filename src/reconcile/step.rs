@@ -32,15 +32,24 @@ impl<T: 'static> Step<T> {
         Self { under_way: None }
     }
 
+    /// Begins the step and leaves it to itself. Returns whether it was begun: an earlier attempt may still be under way.
+    pub(super) fn begin(&mut self, work: impl Future<Output = T> + 'static) -> bool {
+        let is_free = self.under_way.as_ref().is_none_or(JoinHandle::is_finished);
+        if is_free {
+            self.under_way = Some(tokio::task::spawn_local(work));
+        }
+        is_free
+    }
+
     /// Runs the step. An attempt that ended late is forgotten with what it brought: it was of an earlier cycle.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the attempt under way, as a timeout does.
     pub(super) async fn run(&mut self, work: impl Future<Output = T> + 'static) -> Ran<T> {
-        if self.under_way.as_ref().is_some_and(|earlier| !earlier.is_finished()) {
+        if !self.begin(work) {
             return Ran::Skipped;
         }
-        let attempt = self.under_way.insert(tokio::task::spawn_local(work));
+        let Some(attempt) = &mut self.under_way else { return Ran::Skipped };
         match timeout(STEP_TIMEOUT, attempt).await {
             Err(_) => Ran::TimedOut,
             Ok(ended) => {

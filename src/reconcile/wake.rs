@@ -63,9 +63,12 @@ where
                 biased;
                 () = &mut due => return Woken::Due,
                 ended = self.consumers.ended() => self.ended(ended).await,
-                Some((request, reply)) = requests.recv() => match self.asked(request).await {
-                    Some(answer) => drop(reply.send(answer)),
-                    None => return Woken::Asked(reply),
+                // Whoever gave up waiting was told that nobody knows: it need not come true later.
+                Some((request, reply)) = requests.recv() => if !reply.is_closed() {
+                    match self.asked(request).await {
+                        Some(answer) => drop(reply.send(answer)),
+                        None => return Woken::Asked(reply),
+                    }
                 },
                 () = &mut changed => return Woken::Changed,
             }

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     fn entry(id: usize) -> Value {
-        json!({"dag_id": format!("d{id}"), "is_paused": id % 2 == 0, "is_stale": false, "has_import_errors": false})
+        json!({"dag_id": format!("d{id}"), "is_paused": id.is_multiple_of(2), "is_stale": false, "has_import_errors": false})
     }
 
     fn page(ids: std::ops::Range<usize>, total: usize) -> Exchange {
