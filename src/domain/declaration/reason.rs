@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Origin;
+use crate::domain::ids::SubscriptionId;
 use crate::domain::subscription::Invalid;
 
 /// Why a subscription was refused.
@@ -126,6 +127,11 @@ pub enum RefusalReason {
         /// The declaration that runs.
         first: Origin,
     },
+    /// A row that was made by hand has the same queue, connection and DAG.
+    MadeByHand {
+        /// That row.
+        id: SubscriptionId,
+    },
     /// The DAG has an exchange already.
     SecondExchange {
         /// The declaration that runs.
@@ -167,6 +173,7 @@ impl RefusalReason {
             Self::NameHidden => "name_hidden",
             Self::UnknownImport => "unknown_import",
             Self::Duplicate { .. } => "duplicate",
+            Self::MadeByHand { .. } => "made_by_hand",
             Self::SecondExchange { .. } => "second_exchange",
         }
     }
@@ -258,6 +265,9 @@ impl fmt::Display for RefusalReason {
             ),
             Self::Duplicate { first } => {
                 write!(f, "the same subscription is declared at {first} already")
+            }
+            Self::MadeByHand { id } => {
+                write!(f, "subscription {id}, which was made by hand, has the same queue, connection and DAG")
             }
             Self::SecondExchange { first } => write!(
                 f,
