@@ -4,5 +4,6 @@ pub mod check;
 pub mod status;
 pub mod subscriptions;
 
+pub mod scan;
 mod show;
 mod state;

@@ -6,6 +6,7 @@ use super::access;
 use super::airflow::AirflowSettings;
 use super::airflow_own::AirflowOwn;
 use super::connections;
+use super::dags;
 use super::keys::{self, CONNECTIONS, ENVIRONMENT_PREFIX, KEYS};
 use super::log::{LogFormat, LogLevel, LogSettings};
 use super::problem::{Origin, Problem, Problems};
@@ -45,7 +46,7 @@ impl Settings {
         let log = read_log(&mut reader);
         let consume = read_consume(&mut reader);
         let reconcile = read_reconcile(&mut reader, &mut warnings);
-        let dags_folder = read_dags_folder(&mut reader, &airflow_own, &airflow_home);
+        let dags = dags::read(&mut reader, &airflow_own, &airflow_home, &mut warnings);
 
         if !reader.problems.is_empty() {
             return Err(Problems(reader.problems));
@@ -53,7 +54,7 @@ impl Settings {
         Ok(Self {
             state_dir,
             airflow_home,
-            dags_folder,
+            dags,
             airflow,
             log,
             consume,
@@ -209,9 +210,13 @@ fn read_reconcile(reader: &mut Reader<'_>, warnings: &mut Vec<String>) -> Reconc
         interval: reader.find(interval_key).map(|_| interval),
         timeout: reader.optional(timeout_key, secs, show_secs).map(|(timeout, _)| timeout),
     };
-    // What is no UTF-8 is no number either.
-    let variable = |name| reader.environment().get(name).map_or(Some(String::new()), |text| text.map(str::to_owned));
-    let (interval_variable, timeout_variable) = (variable(INTERVAL_VARIABLE), variable(TIMEOUT_VARIABLE));
+    // What cannot be used, or is no UTF-8, is kept as a text without words: it may be a secret that went astray.
+    let variable = |name, is_usable: fn(&str) -> bool| match reader.environment().get(name) {
+        Ok(text) => text.map(|text| if is_usable(text) { text.to_owned() } else { String::new() }),
+        Err(_) => Some(String::new()),
+    };
+    let interval_variable = variable(INTERVAL_VARIABLE, |text| cycle_settings::read_interval(text).is_some());
+    let timeout_variable = variable(TIMEOUT_VARIABLE, |text| cycle_settings::read_timeout(text).is_some());
     let of = |text: &Option<String>| text.clone().map_or(Variable::Unset, Variable::Set);
     let (settings, set_aside) =
         CycleSettings::default().next(configured, &of(&interval_variable), &of(&timeout_variable));
@@ -230,18 +235,4 @@ fn read_reconcile(reader: &mut Reader<'_>, warnings: &mut Vec<String>) -> Reconc
     }
     warnings.extend(set_aside);
     ReconcileSettings { interval: settings.interval, configured, interval_variable, timeout_variable }
-}
-
-fn read_dags_folder(
-    reader: &mut Reader<'_>,
-    own: &AirflowOwn<'_>,
-    airflow_home: &std::path::Path,
-) -> std::path::PathBuf {
-    let given = own.get("core", "dags_folder", &mut reader.problems);
-    let (path, origin) = match given {
-        Some((text, origin)) => (airflow_home.join(text), origin),
-        None => (airflow_home.join("dags"), Origin::Default("in Airflow's home".to_owned())),
-    };
-    reader.note("Airflow's core.dags_folder", show_path(&path), &origin);
-    path
 }

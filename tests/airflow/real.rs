@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use futures_util::future::join_all;
 use rmq_watcher::airflow::AirflowClient;
 use rmq_watcher::domain::conf::{MAX_DEPTH, validate};
+use rmq_watcher::domain::cycle_settings::Variable;
 use rmq_watcher::domain::outcome::{
     AccessAnswer, DagLookup, Dialect, FoundDag, HealthAnswer, Part, RunLookup, TriggerAnswer,
 };
@@ -228,4 +229,28 @@ fn real_breaking_dag_is_the_targets_fault_in_airflow_2() {
 #[test]
 fn real_breaking_dag_is_the_targets_fault_in_airflow_3() {
     on_real(Dialect::V2, breaking_dag);
+}
+
+#[test]
+fn real_list_holds_every_dag_with_its_flags() {
+    on_both(async |real| {
+        let client = admin(&real);
+        let list = client.list_dags().await;
+        assert_eq!(list.flaw(), None);
+        for id in ["client_ok", "client_paused", "client_é.ü-1"] {
+            assert_eq!(list.get(&dag(id)), Some(&found_dag(&client, id).await), "{id}");
+        }
+        assert_eq!(list.get(&dag("client_nowhere")), None);
+        assert_eq!(client.dag_processor().await, Part::Healthy);
+    });
+}
+
+#[test]
+fn real_variables_are_read_unset_or_refused() {
+    on_both(async |real| {
+        let name = fresh("variable").as_str().to_owned();
+        assert_eq!(admin(&real).variable(&name).await, Variable::Unset);
+        let viewer = client(&real.url, password("viewer", "viewer"));
+        assert!(matches!(viewer.variable(&name).await, Variable::Unread(reason) if reason.contains("403")));
+    });
 }

@@ -111,6 +111,7 @@ fn no_load_shows_a_secret_of_the_environment_or_of_airflow() {
             ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", &database),
             ("AIRFLOW__CORE__FERNET_KEY", &secret),
             ("AIRFLOW_VAR_RMQ_WATCHER_RECONCILE_INTERVAL", &secret),
+            ("AIRFLOW_VAR_RMQ_WATCHER_CYCLE_TIMEOUT", &secret),
         ] {
             check_load(&given(&[(name, value)], None, None));
         }

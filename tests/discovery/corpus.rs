@@ -98,7 +98,7 @@ fn corpus_files_are_read_as_written_beside_them() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let hidden = cases.keys().filter(|name| name.starts_with('.')).count();
-    assert_eq!(scan.files, cases.len() - hidden);
+    assert_eq!(scan.listed, cases.len() - hidden);
 }
 
 #[test]

@@ -74,6 +74,8 @@ pub enum RefusalReason {
     },
     /// The argument is given twice.
     GivenTwice,
+    /// No DAG is named, where a name has to be written.
+    NoDagId,
     /// Neither queue nor exchange is named.
     NoQueue,
     /// More than one of `queue`, `queues` and `exchange`.
@@ -156,6 +158,7 @@ impl RefusalReason {
             Self::Unpacked => "unpacked",
             Self::UnknownArgument { .. } => "unknown_argument",
             Self::GivenTwice => "given_twice",
+            Self::NoDagId => "no_dag_id",
             Self::NoQueue => "no_queue",
             Self::TwoSources { .. } => "two_sources",
             Self::Invalid(_) => "invalid",
@@ -217,6 +220,7 @@ impl fmt::Display for RefusalReason {
                 f.write_str("there is no such argument; docs/configuration.md lists them all")
             }
             Self::GivenTwice => f.write_str("the argument is given twice"),
+            Self::NoDagId => f.write_str("no DAG is named; write `dag_id: …`"),
             Self::NoQueue => f.write_str(
                 "nothing says where messages come from; write `queue=\"…\"`, `queues=[…]` or `exchange=\"…\"`",
             ),

@@ -153,9 +153,9 @@ pub fn from_stranger(reply: &Reply) -> bool {
             reply.status == 405
                 || (reply.status == 404 && {
                     let text = words(&json).to_lowercase();
-                    !(text.contains("dag") && text.contains("not found"))
-                        && !text.starts_with("variable does not exist")
-                        && !text.starts_with("the variable with key")
+                    let of_a_dag = text.contains("dag") && text.contains("not found");
+                    let of_a_variable = ["variable does not exist", "the variable with key"];
+                    !of_a_dag && !of_a_variable.iter().any(|words| text.starts_with(words))
                 })
         }
     }
