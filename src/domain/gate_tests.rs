@@ -56,8 +56,8 @@ fn a_closed_gate_shows_whether_the_dag_is_waited_for_or_paused() {
     for (options, view) in all() {
         let Gate::Closed(closed) = gate(&options, &view) else { continue };
         let paused = view.state == DagState::Paused;
-        assert_eq!(closed.attachment() == Attachment::PausedDag, paused, "{view:?}");
-        assert_eq!(closed.attachment() == Attachment::WaitingForDag, !paused, "{view:?}");
+        assert_eq!(closed.attachment(false) == Attachment::PausedDag, paused, "{view:?}");
+        assert_eq!(closed.attachment(false) == Attachment::WaitingForDag, !paused, "{view:?}");
         let said = closed.sentence(&DagId::new("d"), &view);
         assert_eq!(said.is_some(), closed != Closed::NotKnown);
         assert!(said.is_none_or(|said| said.contains("'d'")));

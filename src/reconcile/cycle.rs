@@ -211,9 +211,13 @@ where
                 return Some(value);
             }
             Ran::TimedOut => {
+                self.counters.add(counters::CYCLE_STEP_TIMED_OUT);
                 let secs = STEP_TIMEOUT.as_secs();
                 let line = format!("the step '{name}' takes longer than {secs} s; the cycle goes on without it");
-                self.step_failed(counters::CYCLE_STEP_TIMED_OUT, events::CYCLE_STEP_TIMED_OUT, line);
+                if self.findings.is_news(events::CYCLE_STEP_TIMED_OUT, &line) {
+                    tracing::error!(event = events::CYCLE_STEP_TIMED_OUT, "RMQ Watcher: {line}");
+                }
+                self.trouble = Some(line);
             }
             Ran::Skipped => self.skipped(name),
         }
@@ -221,14 +225,10 @@ where
     }
 
     pub(super) fn skipped(&mut self, name: &'static str) {
+        self.counters.add(counters::CYCLE_STEP_SKIPPED);
         let line = format!("the step '{name}' of an earlier cycle is still under way; it is not started again");
-        self.step_failed(counters::CYCLE_STEP_SKIPPED, events::CYCLE_STEP_SKIPPED, line);
-    }
-
-    fn step_failed(&mut self, counter: &'static str, event: &'static str, line: String) {
-        self.counters.add(counter);
-        if self.findings.is_news(event, &line) {
-            tracing::error!(event, "RMQ Watcher: {line}");
+        if self.findings.is_news(events::CYCLE_STEP_SKIPPED, &line) {
+            tracing::error!(event = events::CYCLE_STEP_SKIPPED, "RMQ Watcher: {line}");
         }
         self.trouble = Some(line);
     }
