@@ -202,11 +202,8 @@ fn real_credentials_that_a_refusal_repeats_are_not_shown() {
         let detail = format!("the credential {secret} is not good here");
         Fault::Answer(Reply::json(403, &serde_json::json!({"detail": detail, "title": "Forbidden"})))
     };
-    // Refused before anything is consumed, and when a run is asked for.
-    let moments = [&[What::Dag][..], &[What::Trigger, What::Run]];
-    let says_nothing_of = |bench: &Bench, setup: &Setup, what: &str, secret: &str, login: Option<Fault>| {
+    let says_nothing_of = |bench: &Bench, setup: &Setup, what: &str, secret: &str, moments: &[&[What]]| {
         for moment in moments {
-            login.iter().for_each(|fault| bench.stub.always(What::Login, fault.clone()));
             moment.iter().for_each(|asked| bench.stub.always(*asked, refusal(secret)));
             says_nothing(bench, setup, what, &["error: ", "the credential *** is not good here"]);
             bench.stub.heal();
@@ -218,13 +215,14 @@ fn real_credentials_that_a_refusal_repeats_are_not_shown() {
     std::fs::write(&file, format!("{token}\n")).unwrap();
     let none = by_token.setup().without("RMQ_WATCHER__AIRFLOW__USERNAME").without("RMQ_WATCHER__AIRFLOW__PASSWORD");
     let setup = none.env("RMQ_WATCHER__AIRFLOW__TOKEN_FILE", &file.display().to_string());
-    says_nothing_of(&by_token, &setup, "an echoed token", &token, None);
+    says_nothing_of(&by_token, &setup, "an echoed token", &token, &[&[What::Dag]]);
 
     let by_password = Bench::new(BrokerVersion::V3, Dialect::V1);
-    // Without a login form, user and password go with every call.
-    let setup = by_password.setup().airflow(&by_password.stub.url(), "u", &planted("basic"));
-    let no_form = Some(Fault::status(404));
-    says_nothing_of(&by_password, &setup, "an echoed password", &planted("basic"), no_form);
+    by_password.stub.set_password(&planted("basic"));
+    let setup = by_password.setup().airflow(&by_password.stub.url(), &by_password.stub.user(), &planted("basic"));
+    // Refused before anything is consumed, and when a run is asked for.
+    let moments = [&[What::Dag][..], &[What::Trigger, What::Run]];
+    says_nothing_of(&by_password, &setup, "an echoed password", &planted("basic"), &moments);
 }
 
 #[test]

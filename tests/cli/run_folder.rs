@@ -51,6 +51,7 @@ fn real_dag_folder_that_vanishes_is_one_line_and_stops_nothing() {
     assert_eq!(bench.broker.consumers("orders"), 1);
     std::fs::rename(&away, &here).unwrap();
     bench.broker.declare("bills", QueueKind::Classic, json!({}));
+    bench.stub.set_dag("bills", StubDag::default());
     setup.dag("bills", "bills", "rmq_default");
     watcher.wait_event("consumer.attached", SOON);
     wait_status(&setup.state_dir(), "orders", &["listening: "]);
