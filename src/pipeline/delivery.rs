@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
+use super::body;
 use super::channel::Held;
 use super::context::{Arrow, Context};
 use super::flights::{Flights, Seat};
@@ -14,12 +15,11 @@ use super::hold::{Woken, pause, unless_ended, wait};
 use super::ledgered::{self, Ledgered};
 use super::report::Report;
 use crate::domain::attempt::{Attempt, Command, Hold, Input, conf_origin};
-use crate::domain::conf;
 use crate::domain::envelope::Envelope;
 use crate::domain::key::{DeliveryKey, KeyKind};
 use crate::domain::ledger::{Binding, ConfOrigin, Outcome};
 use crate::domain::outcome::{RunLookup, TriggerAnswer};
-use crate::domain::payload::{immediate_conf, message_head};
+use crate::domain::payload::message_head;
 use crate::domain::shutdown::Phase;
 use crate::domain::subscription::Subscription;
 use crate::domain::target::TargetHistory;
@@ -158,10 +158,11 @@ impl<R: Runs, S: Settler> Task<R, S> {
     }
 
     async fn trigger(&mut self, flight: &mut Flight<R, S>) -> Result<TriggerAnswer, Woken> {
-        let conf = immediate_conf(&self.envelope, self.desk.subscription.id);
-        let answer = match conf::validate(&conf) {
-            Err(problem) => TriggerAnswer::Refused(problem.to_string()),
-            Ok(()) => {
+        let desk = Rc::clone(&self.desk);
+        let conf = body::conf(&desk.context, &self.envelope, desk.subscription.id, &flight.ledgered.run_id).await;
+        let answer = match conf {
+            Err(instead) => instead,
+            Ok(conf) => {
                 let _permit = self.permit_once_recorded(flight).await?;
                 self.tried = true;
                 let Desk { context, subscription, .. } = &*self.desk;

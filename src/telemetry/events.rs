@@ -126,6 +126,8 @@ events! {
     STORE_WRITE_FAILED = "store.write_failed" @ Warn;
     /// ERROR: the state file was broken; it was moved aside and a new one begun.
     STORE_MOVED_ASIDE = "store.moved_aside" @ Error;
+    /// WARNING: old files of bodies cannot be removed.
+    BODIES_NOT_PRUNED = "bodies.not_pruned" @ Warn;
 
     /// WARNING: standard output did not take this many lines.
     LOG_DROPPED = "log.dropped" @ Warn;
