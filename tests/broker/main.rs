@@ -8,6 +8,7 @@
 mod support;
 
 mod client;
+mod corpus;
 mod footprint;
 mod harness;
 mod stage;
@@ -16,7 +17,6 @@ mod attach;
 mod faults;
 mod outage;
 mod peers;
-mod raw;
 mod settle;
 mod sharing;
 mod silent;

@@ -9,5 +9,6 @@ mod airflow_faults;
 mod broker_faults;
 mod kills;
 mod log_sinks;
+mod payload;
 mod spine;
 mod waits;
