@@ -112,8 +112,7 @@ pub static CONSUME_MAX_BODY_BYTES: Key =
 /// What becomes of a larger one.
 pub static CONSUME_LARGE_BODY: Key = Key::new("consume", "large_body", "one of refuse, file", Text("refuse"));
 /// How long files of bodies are kept.
-pub static CONSUME_BODY_FILE_DAYS: Key =
-    Key::new("consume", "body_file_days", "whole days from 1 to 3650", Text("7"));
+pub static CONSUME_BODY_FILE_DAYS: Key = Key::new("consume", "body_file_days", "whole days from 1 to 3650", Text("7"));
 /// The pause between cycles.
 pub static RECONCILE_INTERVAL_SECS: Key =
     Key::new("reconcile", "interval_secs", "whole seconds from 1 to 86400", Text("60"));

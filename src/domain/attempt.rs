@@ -10,10 +10,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::envelope::Envelope;
+use super::fields::without_nul;
 use super::key::KeyKind;
 use super::ledger::{Clash, ConfOrigin, Outcome, Owner, owner};
 use super::outcome::{RunLookup, TriggerAnswer};
-use super::fields::without_nul;
 
 /// What the attempt asks of the pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -151,7 +151,8 @@ fn unpack_zstd(mut body: &[u8], limit: usize) -> Result<Vec<u8>, Fault> {
         match decoder.init(&mut body) {
             Ok(()) => {}
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
-                body = usize::try_from(length).ok().and_then(|n| body.get(n..)).ok_or_else(|| broken("it is cut off"))?;
+                body =
+                    usize::try_from(length).ok().and_then(|n| body.get(n..)).ok_or_else(|| broken("it is cut off"))?;
                 continue;
             }
             Err(FrameDecoderError::WindowSizeTooBig { .. }) if is_single_segment => return Err(Fault::TooLarge),

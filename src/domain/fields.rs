@@ -185,8 +185,46 @@ mod tests {
 
     #[test]
     fn integers_beyond_what_a_float_holds_stay_exact_in_text() {
-        let table = Table::from([("n".to_owned(), Field::I64(9_007_199_254_740_993)), ("t".to_owned(), Field::Timestamp(u64::MAX))]);
-        assert_eq!(table_to_json(&table).to_string(), r#"{"n":9007199254740993,"t":{"timestamp":18446744073709551615}}"#);
+        let table = Table::from([
+            ("n".to_owned(), Field::I64(9_007_199_254_740_993)),
+            ("t".to_owned(), Field::Timestamp(u64::MAX)),
+        ]);
+        assert_eq!(
+            table_to_json(&table).to_string(),
+            r#"{"n":9007199254740993,"t":{"timestamp":18446744073709551615}}"#
+        );
+    }
+
+    fn any_field() -> impl proptest::strategy::Strategy<Value = Field> {
+        use proptest::prelude::*;
+        let bytes = proptest::collection::vec(any::<u8>(), 0..20);
+        let plain = prop_oneof![
+            Just(Field::Void),
+            any::<i64>().prop_map(Field::I64),
+            any::<u32>().prop_map(Field::U32),
+            any::<u32>().prop_map(|bits| Field::F32(f32::from_bits(bits))),
+            any::<u64>().prop_map(|bits| Field::F64(f64::from_bits(bits))),
+            any::<(u8, i32)>().prop_map(|(scale, value)| Field::Decimal { scale, value }),
+            bytes.clone().prop_map(Field::Text),
+            ".*".prop_map(|text| Field::Text(text.into_bytes())),
+            bytes.prop_map(Field::Bytes),
+            any::<u64>().prop_map(Field::Timestamp),
+        ];
+        plain.prop_recursive(64, 100, 5, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..5).prop_map(Field::Array),
+                proptest::collection::btree_map(".*", inner, 0..5).prop_map(Field::Table),
+            ]
+        })
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_header_makes_a_conf_that_must_not_be_sent(name in ".*", field in any_field()) {
+            let mut conf = Map::new();
+            conf.insert("headers".to_owned(), table_to_json(&Table::from([(name, field)])));
+            proptest::prop_assert_eq!(super::super::conf::validate(&conf), Ok(()));
+        }
     }
 
     #[test]

@@ -12,7 +12,10 @@ use serde_json::{Value, json};
 
 use crate::support::corpus::{self, BodyCase};
 use crate::support::raw::{self, Publisher, long, short};
-use crate::support::{Airflow, AirflowVersion, Broker, BrokerVersion, QueueKind, Setup, eventually, long_round};
+use crate::support::{
+    Airflow, AirflowVersion, Broker, BrokerVersion, Dialect, Message, QueueKind, Setup, StubAirflow, eventually,
+    long_round,
+};
 use crate::waits::{LATER, SOON, sql};
 
 const DAG: &str = "e2e_payload";
@@ -47,6 +50,45 @@ fn bodies_have_the_conf_that_is_documented() {
             (Content::Refused(why), Some(part)) => assert!(why.to_string().contains(part), "{}: {why}", case.name),
             (found, expected) => panic!("{}: {found:?}, not {expected:?}", case.name),
         }
+    }
+}
+
+#[test]
+fn real_a_body_over_the_limit_is_refused_or_in_a_file_that_is_there_before_its_run() {
+    let broker = Broker::shared(BrokerVersion::for_this_round()[0]);
+    let body: Vec<u8> = (0..5000_u16).flat_map(u16::to_be_bytes).collect();
+    for large in ["refuse", "file"] {
+        let stub = StubAirflow::with_dag(Dialect::V2, DAG);
+        broker.declare(large, QueueKind::Quorum, json!({}));
+        let folder = tempfile::tempdir().unwrap();
+        let consume = format!("[consume]\nmax_body_bytes = 1024\nlarge_body = \"{large}\"");
+        let setup =
+            Setup::in_folder(folder.path()).stub(&stub).connection("rmq_default", &broker.url()).config(&consume);
+        setup.dag(DAG, large, "rmq_default");
+        let mut watcher = setup.start();
+        watcher.announce("message.refused");
+        watcher.wait_event("consumer.attached", SOON);
+        broker.publish(&[
+            Message::to_queue(large, body.clone()).id("large"),
+            Message::to_queue(large, "small").id("small"),
+        ]);
+        eventually(SOON, "both are settled", || {
+            sql(&setup.state_dir(), "SELECT count(*) FROM ledger WHERE state = 'settled'") == "2"
+        });
+        let runs = stub.runs(DAG);
+        let of = |id: &str| runs.iter().find(|run| run.run_id == format!("rmq__{large}__{id}"));
+        assert_eq!(of("small").unwrap().conf["body"], "small");
+        if large == "refuse" {
+            assert!(of("large").is_none());
+            assert!(watcher.wait_event("message.refused", SOON).contains("the body has 10000 bytes"));
+        } else {
+            let conf = &of("large").unwrap().conf;
+            let file = Path::new(conf["body_file"]["path"].as_str().unwrap());
+            assert_eq!((file.parent().unwrap(), &conf["body"]), (&*setup.state_dir().join("files"), &json!("")));
+            assert_eq!(std::fs::read(file).unwrap(), body);
+            assert_eq!(conf["body_file"]["size"], 10_000);
+        }
+        assert!(watcher.stop(SOON).success());
     }
 }
 

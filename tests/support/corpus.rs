@@ -129,7 +129,9 @@ impl BodyCase {
         assert_eq!(digest(&exact), run["sha256"], "{name}");
         assert_eq!(conf["body_decoded"], run["decoded"], "{name}");
         match text(&run["problem"]) {
-            Some(part) => assert!(conf["body_problem"].as_str().is_some_and(|text| text.contains(&part)), "{name}: {conf}"),
+            Some(part) => {
+                assert!(conf["body_problem"].as_str().is_some_and(|text| text.contains(&part)), "{name}: {conf}")
+            }
             None => assert_eq!(conf["body_problem"], Value::Null, "{name}"),
         }
         assert_eq!(text(&conf["properties"]["content_encoding"]), self.content_encoding, "{name}");
