@@ -117,8 +117,16 @@ pub static CONSUME_BODY_FILE_DAYS: Key = Key::new("consume", "body_file_days", "
 pub static RECONCILE_INTERVAL_SECS: Key =
     Key::new("reconcile", "interval_secs", "whole seconds from 1 to 86400", Text("60"));
 
+/// The budget of a cycle.
+pub static RECONCILE_CYCLE_TIMEOUT_SECS: Key = Key::new(
+    "reconcile",
+    "cycle_timeout_secs",
+    "whole seconds from 1 to 86400",
+    Derived("three times the interval, at least `300`"),
+);
+
 /// All of them.
-pub static KEYS: [&Key; 18] = [
+pub static KEYS: [&Key; 19] = [
     &STATE_DIR,
     &AIRFLOW_URL,
     &AIRFLOW_USERNAME,
@@ -137,4 +145,5 @@ pub static KEYS: [&Key; 18] = [
     &CONSUME_LARGE_BODY,
     &CONSUME_BODY_FILE_DAYS,
     &RECONCILE_INTERVAL_SECS,
+    &RECONCILE_CYCLE_TIMEOUT_SECS,
 ];

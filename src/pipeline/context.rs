@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
+use super::dags::DagBook;
 use crate::domain::content::{BodyFile, BodyLimits};
 use crate::domain::ids::{ConsumerTag, DagId, RunId, SubscriptionId};
 use crate::domain::target::TargetHistory;
@@ -88,6 +89,8 @@ pub struct Context<R> {
     pub clock: Clock,
     /// Bounds.
     pub limits: Limits,
+    /// What Airflow has said of its DAGs.
+    pub dags: Rc<DagBook>,
     identity: Identity,
     pub(super) requests: Arc<Semaphore>,
     pub(super) targets: RefCell<HashMap<DagId, TargetHistory>>,
@@ -105,6 +108,7 @@ impl<R> Context<R> {
             runs,
             clock,
             limits,
+            dags: Rc::default(),
             identity,
             requests: Arc::new(Semaphore::new(limits.max_in_flight)),
             targets: RefCell::default(),
