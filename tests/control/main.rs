@@ -152,7 +152,7 @@ fn several_requests_may_come_on_one_connection() {
         stream.write_all(b"{\"request\":\"wake\"}\n{\"request\":\"ping\"}\n").await.unwrap();
         assert_eq!(served.answer(Answer::Done).await, Request::Wake);
         assert_eq!(served.answer(Answer::Pong { pid: 1, version: "v".into() }).await, Request::Ping);
-        let mut text = vec![0; 200];
+        let mut text = [0; 200];
         let mut length = 0;
         while text[..length].iter().filter(|byte| **byte == b'\n').count() < 2 {
             length += timeout(SOON, stream.read(&mut text[length..])).await.unwrap().unwrap();

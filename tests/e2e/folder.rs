@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::support::{
-    Airflow, AirflowVersion, Broker, BrokerVersion, Message, QueueKind, Setup, StubAirflow, Watcher, eventually,
+    Airflow, AirflowVersion, Broker, BrokerVersion, Dialect, Message, QueueKind, Setup, StubAirflow, Watcher, eventually,
 };
 use crate::waits::{LATER, SOON, sql, wait_status};
 
@@ -65,7 +65,7 @@ fn real_new_dag_file_in_a_running_airflow_loses_no_message() {
 #[test]
 fn real_poison_literal_in_one_file_stops_no_other_subscription() {
     let broker = Broker::shared(BrokerVersion::V4);
-    let stub = StubAirflow::start(AirflowVersion::V3);
+    let stub = StubAirflow::start(Dialect::V2);
     let folder = tempfile::tempdir().unwrap();
     let setup = Setup::in_folder(folder.path()).stub(&stub).connection("rmq_default", &broker.url());
     let poisons = [
@@ -109,7 +109,7 @@ struct Six {
 impl Six {
     fn new() -> Self {
         let broker = Broker::shared(BrokerVersion::for_this_round()[0]);
-        let stub = StubAirflow::start(AirflowVersion::V3);
+        let stub = StubAirflow::start(Dialect::V2);
         let root = tempfile::tempdir().unwrap();
         let setup =
             Setup::in_folder(root.path()).stub(&stub).connection("rmq_default", &broker.url()).config(EVERY_SECOND);

@@ -9,3 +9,4 @@ mod opening;
 mod rows;
 mod sync;
 mod watcher;
+mod view;

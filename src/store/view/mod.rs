@@ -6,6 +6,8 @@
 
 mod tables;
 
+use std::cmp::Ordering;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -29,20 +31,47 @@ pub fn read(dir: &Path) -> Result<Facts, StoreError> {
     if !path.exists() {
         return Err(StoreError::Missing { path });
     }
-    let connection = connect(&path)?;
+    match read_still(dir, &path)? {
+        Some(facts) => Ok(facts),
+        None => read_beside(dir, &path),
+    }
+}
+
+/// Reads a file that nobody writes and beside which nothing waits to be put into it: then the file alone is the whole state,
+/// also where we may not write, and no file of SQLite's is made beside it. `None`: it is not, or no longer, so.
+fn read_still(dir: &Path, path: &Path) -> Result<Option<Facts>, StoreError> {
+    let stamp = || std::fs::metadata(path).map(|file| (file.ino(), file.len(), file.mtime(), file.mtime_nsec())).ok();
+    let is_still = || Ok(look(dir, path)? == Lock::Free && !has_log(path));
+    let before = stamp();
+    if !is_still()? {
+        return Ok(None);
+    }
+    let read = connect(path, "?immutable=1").and_then(|connection| rows(&connection, path));
+    // What was read while somebody wrote means nothing, an error included.
+    if is_still()? && stamp() == before { read.map(Some) } else { Ok(None) }
+}
+
+fn read_beside(dir: &Path, path: &Path) -> Result<Facts, StoreError> {
+    let facts = connect(path, "").and_then(|connection| rows(&connection, path))?;
+    // After the rows: a watcher that has begun in between is seen, and its predecessor's rows are not taken for its own.
+    Ok(Facts { lock: look(dir, path)?, ..facts })
+}
+
+fn rows(connection: &Connection, path: &Path) -> Result<Facts, StoreError> {
     let read = || -> rusqlite::Result<Facts> {
         Ok(Facts {
             lock: Lock::Free,
-            watcher: tables::watcher(&connection)?,
-            subscriptions: tables::subscriptions(&connection)?,
-            connections: tables::connections(&connection)?,
-            refusals: tables::refusals(&connection)?,
+            watcher: tables::watcher(connection)?,
+            subscriptions: tables::subscriptions(connection)?,
+            connections: tables::connections(connection)?,
+            refusals: tables::refusals(connection)?,
         })
     };
-    let facts = read().map_err(|error| failed(&path, error))?;
-    // After the rows: a watcher that has begun in between is seen, and its predecessor's rows are not taken for its own.
-    let lock = read_lock(dir).map_err(|error| StoreError::Open { path, source: error.into() })?;
-    Ok(Facts { lock, ..facts })
+    read().map_err(|error| failed(path, error))
+}
+
+fn look(dir: &Path, path: &Path) -> Result<Lock, StoreError> {
+    read_lock(dir).map_err(|error| StoreError::Open { path: path.to_owned(), source: error.into() })
 }
 
 /// Looks at the lock of a state directory, as a value.
@@ -60,27 +89,16 @@ pub fn read_lock(dir: &Path) -> std::io::Result<Lock> {
     })
 }
 
-/// Read-only. A file whose watcher left in order has no shared memory beside it, which a reader can make only where it may
-/// write; where it may not and nothing waits in the log, the file alone is the whole state.
-fn connect(path: &Path) -> Result<Connection, StoreError> {
+fn connect(path: &Path, query: &str) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-    let opened = Connection::open_with_flags(uri(path, ""), flags).and_then(checked);
-    match opened {
-        Err(error) if is_for_want_of_shared_memory(&error) && !has_log(path) => {
-            Connection::open_with_flags(uri(path, "?immutable=1"), flags).and_then(checked)
-        }
-        other => other,
+    let opened = Connection::open_with_flags(uri(path, query), flags).and_then(checked);
+    let (connection, found) = opened.map_err(|error| failed(path, error))?;
+    let (path, known) = (path.to_owned(), current_version());
+    match found.cmp(&known) {
+        Ordering::Equal => Ok(connection),
+        Ordering::Greater => Err(StoreError::NewerSchema { path, found, known }),
+        Ordering::Less => Err(StoreError::OlderSchema { path, found, known }),
     }
-    .map_err(|error| failed(path, error))
-    .and_then(|(connection, version)| match version {
-        found if found > current_version() => {
-            Err(StoreError::NewerSchema { path: path.to_owned(), found, known: current_version() })
-        }
-        found if found < current_version() => {
-            Err(StoreError::OlderSchema { path: path.to_owned(), found, known: current_version() })
-        }
-        _ => Ok(connection),
-    })
 }
 
 fn checked(connection: Connection) -> rusqlite::Result<(Connection, i64)> {
@@ -101,10 +119,6 @@ fn uri(path: &Path, query: &str) -> PathBuf {
     }
     uri.push_str(query);
     PathBuf::from(uri)
-}
-
-fn is_for_want_of_shared_memory(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
 }
 
 fn has_log(path: &Path) -> bool {
