@@ -96,8 +96,7 @@ fn a_dag_that_was_unpaused_once_loses_the_messages_of_its_pause() {
         assert_eq!(world.airflow.run_ids().len(), 1);
         assert_eq!(world.airflow.asked().len(), asked + 2, "one question for each message");
         assert_eq!(world.broker.verbs()[1..], [(Some("a".into()), Verb::Ack), (Some("b".into()), Verb::Ack)]);
-        let dropped =
-            "SELECT count(*) FROM ledger WHERE state = 'settled' AND outcome = 'dropped' AND reason = 'paused'";
+        let dropped = "SELECT count(*) FROM ledger WHERE state = 'settled' AND outcome = 'dropped' AND reason = 'paused'";
         world.until("recorded", |w| w.sql(dropped) == "2").await;
         world.airflow.set_dags(dag(false));
         world.broker.publish(Some("c"), "x");

@@ -62,8 +62,7 @@ impl World {
         let (phase, _) = watch::channel(Phase::Running);
         let dir = tempfile::tempdir().unwrap();
         let (orders, _) = watch::channel(order(Options::default(), false));
-        let (airflow, broker, worker, asking) =
-            (FakeAirflow::new(), FakeBroker::new(), Cell::default(), Cell::default());
+        let (airflow, broker, worker, asking) = (FakeAirflow::new(), FakeBroker::new(), Cell::default(), Cell::default());
         let (book, seen_unpaused) = (RefCell::default(), Cell::default());
         Self { airflow, broker, dir, phase, worker, asking, orders, book, seen_unpaused }
     }
