@@ -6,3 +6,4 @@ pub mod subscriptions;
 
 mod show;
 mod state;
+pub mod scan;

@@ -63,7 +63,9 @@ impl Closed {
     pub fn sentence(self, dag: &DagId, view: &DagView) -> Option<String> {
         Some(match (self, &view.failure) {
             (Self::NotKnown, None) => return None,
-            (Self::NotKnown, Some(failure)) => format!("Airflow has not said yet whether it has DAG '{dag}': {failure}"),
+            (Self::NotKnown, Some(failure)) => {
+                format!("Airflow has not said yet whether it has DAG '{dag}': {failure}")
+            }
             (Self::Missing, _) => format!("Airflow does not have DAG '{dag}'"),
             (Self::Stale, _) => format!("Airflow does not find DAG '{dag}' in its DAG folder any more"),
             (Self::ImportErrors, _) => format!("the file of DAG '{dag}' fails to import in Airflow"),
@@ -160,7 +162,9 @@ pub fn judge(options: &Options, view: &DagView, answer: &DagLookup) -> Judgement
             Judgement::Drop(Dropped::Paused)
         }
         (Deliver::AskAgain, DagState::Missing, DagLookup::Absent) => Judgement::Drop(Dropped::Missing),
-        (Deliver::AskAgain, _, _) => Judgement::Unsure("Airflow's answers about the DAG contradict each other".to_owned()),
+        (Deliver::AskAgain, _, _) => {
+            Judgement::Unsure("Airflow's answers about the DAG contradict each other".to_owned())
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod stage;
 mod attach;
 mod faults;
 mod outage;
+mod pausing;
 mod peers;
 mod settle;
 mod sharing;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::support::{
-    Airflow, AirflowVersion, Broker, BrokerVersion, Dialect, Message, QueueKind, Setup, StubAirflow, Watcher, eventually,
+    Airflow, AirflowVersion, Broker, BrokerVersion, Dialect, Message, QueueKind, Setup, StubAirflow, Watcher,
+    eventually,
 };
 use crate::waits::{LATER, SOON, sql, wait_status};
 
@@ -44,7 +45,11 @@ fn real_new_dag_file_in_a_running_airflow_loses_no_message() {
         airflow.wait_dag(&dag, LATER);
         let waits = |seconds| {
             std::thread::sleep(Duration::from_secs(seconds));
-            assert_eq!((broker.ready("dropped"), airflow.runs(&dag).len()), (20, 0), "nothing was taken before it is unpaused");
+            assert_eq!(
+                (broker.ready("dropped"), airflow.runs(&dag).len()),
+                (20, 0),
+                "nothing was taken before it is unpaused"
+            );
         };
         waits(7);
         airflow.set_paused(&dag, false);
@@ -107,10 +112,8 @@ impl Six {
         let broker = Broker::shared(BrokerVersion::for_this_round()[0]);
         let stub = StubAirflow::start(Dialect::V2);
         let root = tempfile::tempdir().unwrap();
-        let setup = Setup::in_folder(root.path())
-            .stub(&stub)
-            .connection("rmq_default", &broker.url())
-            .config(EVERY_SECOND);
+        let setup =
+            Setup::in_folder(root.path()).stub(&stub).connection("rmq_default", &broker.url()).config(EVERY_SECOND);
         let six = Self { broker, stub, setup, root };
         (0..6).for_each(|n| six.broker.declare(&format!("q{n}"), QueueKind::Classic, json!({})));
         six.write();
@@ -128,7 +131,8 @@ impl Six {
 
     fn start(&self) -> Watcher {
         let mut watcher = self.setup.start();
-        for event in ["scan.", "subscription.missed", "subscription.deleted", "subscription.revived", "file.unreadable"] {
+        for event in ["scan.", "subscription.missed", "subscription.deleted", "subscription.revived", "file.unreadable"]
+        {
             watcher.announce(event);
         }
         self.wait_listening(6);
@@ -238,7 +242,8 @@ fn real_folder_that_goes_slice_by_slice_is_measured_by_what_it_held() {
         fs::remove_file(six.dags().join(format!("dag{n}.py"))).unwrap();
         let gone = n + 1;
         eventually(SOON, "the miss is counted", || {
-            six.ask("SELECT count(*) FROM subscriptions WHERE absent_cycles > 0 OR deleted_at_ms IS NOT NULL") == gone.to_string()
+            six.ask("SELECT count(*) FROM subscriptions WHERE absent_cycles > 0 OR deleted_at_ms IS NOT NULL")
+                == gone.to_string()
         });
     }
     // Three of six are gone by ones and twos; one more, and less than half of what it held is there.

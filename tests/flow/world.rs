@@ -62,7 +62,8 @@ impl World {
         let (phase, _) = watch::channel(Phase::Running);
         let dir = tempfile::tempdir().unwrap();
         let (orders, _) = watch::channel(order(Options::default(), false));
-        let (airflow, broker, worker, asking) = (FakeAirflow::new(), FakeBroker::new(), Cell::default(), Cell::default());
+        let (airflow, broker, worker, asking) =
+            (FakeAirflow::new(), FakeBroker::new(), Cell::default(), Cell::default());
         let (book, seen_unpaused) = (RefCell::default(), Cell::default());
         Self { airflow, broker, dir, phase, worker, asking, orders, book, seen_unpaused }
     }
@@ -134,9 +135,10 @@ impl World {
 
     /// Waits until the condition holds; the test clock makes it cheap.
     pub(crate) async fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let start = Instant::now();
         let waited = async {
             while !condition(self) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                tokio::time::sleep(Duration::from_millis(10).max(start.elapsed() / 100)).await;
             }
         };
         let limit = Duration::from_secs(3600);

@@ -8,5 +8,5 @@ mod migration;
 mod opening;
 mod rows;
 mod sync;
-mod watcher;
 mod view;
+mod watcher;
