@@ -18,6 +18,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("ruff_python_ast", &["discovery"]),
     ("ruff_python_parser", &["discovery"]),
     ("ruff_text_size", &["discovery"]),
+    ("flate2", &["domain"]),
+    ("ruzstd", &["domain"]),
     ("toml", &["config"]),
     ("unicode_width", &["cli"]),
     ("clap", &["cli", "process", "bin"]),
