@@ -23,6 +23,8 @@ enum Verb {
     Run(Run),
     /// Print the effective settings and try them: broker, queues, Airflow, DAGs.
     Check(Check),
+    /// Try filters.
+    Filter(cli::filter::FilterArgs),
 }
 
 #[derive(Args)]
@@ -51,6 +53,7 @@ fn main() {
         Verb::Check(Check { config }) => {
             tool(async move |out: &mut dyn Write| cli::check::run(config.as_deref(), out).await)
         }
+        Verb::Filter(args) => tool(async move |out: &mut dyn Write| cli::filter::run(&args, out)),
     };
     exit::leave(code)
 }

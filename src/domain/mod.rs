@@ -11,6 +11,7 @@ pub mod connection;
 pub mod declaration;
 pub mod envelope;
 pub mod fault;
+pub mod filter;
 pub mod key;
 pub mod ledger;
 pub mod line_budget;
