@@ -1,7 +1,7 @@
 //! `rmq-watcher filter test`: what a filter says of a message, condition by condition. Reads files and changes nothing.
 
-use std::fs;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read as _, Write};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ pub fn run(args: &FilterArgs, out: &mut dyn Write) -> io::Result<i32> {
     let (filter, message) = match read(test) {
         Ok(read) => read,
         Err(sentence) => {
-            writeln!(out, "{sentence}")?;
+            writeln!(io::stderr(), "{sentence}")?;
             return Ok(USAGE);
         }
     };
@@ -88,11 +88,13 @@ fn read(test: &Test) -> Result<(Filter, MessageFile), String> {
 }
 
 fn text_of(flag: &str, path: &str) -> Result<String, String> {
-    let length = fs::metadata(path).map_err(|error| format!("{flag}: read {path}: {error}"))?.len();
-    if length > MAX_FILE {
+    let failed = |error: io::Error| format!("{flag}: read {path}: {error}");
+    let mut text = String::new();
+    File::open(path).map_err(failed)?.take(MAX_FILE + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > MAX_FILE {
         return Err(format!("{flag}: {path} is larger than {MAX_FILE} bytes"));
     }
-    fs::read_to_string(path).map_err(|error| format!("{flag}: read {path}: {error}"))
+    Ok(text)
 }
 
 fn print(verdict: &Verdict, lines: &[Explained], out: &mut dyn Write) -> io::Result<()> {
@@ -127,7 +129,7 @@ fn as_json(verdict: &Verdict, lines: &[Explained]) -> Value {
     let lines = lines.iter().map(|line| {
         let mut shown = answer(&line.verdict);
         shown["level"] = json!(line.level);
-        shown["subject"] = json!(line.subject);
+        shown["subject"] = json!(*line.subject);
         shown["expected"] = json!(line.expected);
         shown["found"] = json!(line.found);
         shown

@@ -1,4 +1,4 @@
-//! The command-line tool: one file for each verb. Exit codes: 0 done, 1 failed, 2 wrong usage.
+//! The command-line tool: one file for each verb. Exit codes: 0 done, 1 failed, 2 wrong usage, unless the verb says otherwise.
 
 pub mod check;
 pub mod filter;

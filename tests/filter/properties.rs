@@ -96,7 +96,7 @@ fn field() -> impl Strategy<Value = Field> {
         any::<i64>().prop_map(Field::I64),
         any::<f32>().prop_map(Field::F32),
         any::<f64>().prop_map(Field::F64),
-        (any::<u8>(), any::<u32>()).prop_map(|(scale, value)| Field::Decimal { scale, value }),
+        (any::<u8>(), any::<u16>()).prop_map(|(scale, value)| Field::Decimal { scale, value: value.into() }),
         prop::sample::select(vec!["", "a", "ab", "1"]).prop_map(|text| Field::Text(text.into())),
         prop::collection::vec(any::<u8>(), 0..3).prop_map(Field::Text),
         prop::collection::vec(any::<u8>(), 0..3).prop_map(Field::Bytes),

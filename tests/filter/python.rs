@@ -72,7 +72,7 @@ enum Sample {
     Text(String),
     Bytes(Vec<u8>),
     Timestamp(u32),
-    Decimal(u8, u32),
+    Decimal(u8, u16),
     List(Vec<Sample>),
     Dict(Vec<(String, Sample)>),
 }
@@ -111,7 +111,7 @@ fn sample() -> impl Strategy<Value = Sample> {
         2 => prop::sample::select(vec!["", "a", "A", "1", "é", "😀", "None"]).prop_map(|text| Sample::Text(text.to_owned())),
         1 => prop::sample::select(vec!["", "a", "\u{ff}"]).prop_map(|text| Sample::Bytes(text.into())),
         1 => (0..3_u32).prop_map(Sample::Timestamp),
-        1 => (0..3_u8, 0..200_u32).prop_map(|(scale, value)| Sample::Decimal(scale, value)),
+        1 => (0..3_u8, 0..200_u16).prop_map(|(scale, value)| Sample::Decimal(scale, value)),
     ];
     leaf.prop_recursive(3, 8, 3, |inner| {
         let names = prop::sample::select(vec!["a", "b", "é"]).prop_map(str::to_owned);
@@ -173,7 +173,7 @@ impl Sample {
             Self::Text(text) => Field::Text(text.clone().into()),
             Self::Bytes(bytes) => Field::Bytes(bytes.clone()),
             Self::Timestamp(seconds) => Field::Timestamp((*seconds).into()),
-            Self::Decimal(scale, value) => Field::Decimal { scale: *scale, value: *value },
+            Self::Decimal(scale, value) => Field::Decimal { scale: *scale, value: (*value).into() },
             Self::List(items) => Field::Array(items.iter().map(Self::field).collect::<Option<_>>()?),
             Self::Dict(members) => {
                 let member = |(key, value): &(String, Self)| Some((key.clone(), value.field()?));

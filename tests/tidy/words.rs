@@ -19,6 +19,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("ruff_python_parser", &["discovery"]),
     ("ruff_text_size", &["discovery"]),
     ("toml", &["config"]),
+    ("regex", &["domain"]),
     ("clap", &["cli", "process", "bin"]),
     ("signal_hook", &["process"]),
     ("tracing_subscriber", &["telemetry"]),

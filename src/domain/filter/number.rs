@@ -23,8 +23,8 @@ pub(super) enum Number<'a> {
     Decimal {
         /// The digits behind the point.
         scale: u8,
-        /// All digits.
-        value: u32,
+        /// All digits, with their sign.
+        value: i64,
     },
 }
 
@@ -82,7 +82,8 @@ impl fmt::Display for Number<'_> {
                 let digits = Digits::decimal(*scale, *value);
                 let point = if digits.fraction.is_empty() { "" } else { "." };
                 let whole = if digits.whole.is_empty() { "0" } else { &digits.whole };
-                write!(f, "{whole}{point}{}", digits.fraction)
+                let sign = if digits.negative { "-" } else { "" };
+                write!(f, "{sign}{whole}{point}{}", digits.fraction)
             }
         }
     }
@@ -129,11 +130,12 @@ impl Digits {
         }
     }
 
-    fn decimal(scale: u8, value: u32) -> Self {
+    fn decimal(scale: u8, value: i64) -> Self {
         let scale = usize::from(scale);
-        let digits = format!("{value:0>width$}", width = scale + 1);
+        let digits = format!("{:0>width$}", value.unsigned_abs(), width = scale + 1);
         let (whole, fraction) = digits.split_at(digits.len() - scale);
-        Self::parts(whole, fraction)
+        let size = Self::parts(whole, fraction);
+        Self { negative: value < 0, ..size }
     }
 
     fn parts(whole: &str, fraction: &str) -> Self {
@@ -189,6 +191,8 @@ mod tests {
             (Number::Decimal { scale: 2, value: 150 }, Number::Float(1.5), Some(Equal)),
             (Number::Decimal { scale: 1, value: 1 }, Number::Float(0.1), Some(Less)),
             (Number::Decimal { scale: 255, value: 7 }, Number::Int(0), Some(Greater)),
+            (Number::Decimal { scale: 1, value: -15 }, Number::Float(-1.5), Some(Equal)),
+            (Number::Decimal { scale: 255, value: -7 }, Number::Int(0), Some(Less)),
             (Number::Decimal { scale: 1, value: 70 }, Number::Int(7), Some(Equal)),
         ];
         for (a, b, expected) in cases {
@@ -201,6 +205,7 @@ mod tests {
     fn numbers_are_shown_as_they_are_written() {
         let shown = |number: Number<'_>| number.to_string();
         assert_eq!(shown(Number::Decimal { scale: 2, value: 5 }), "0.05");
+        assert_eq!(shown(Number::Decimal { scale: 1, value: -15 }), "-1.5");
         assert_eq!(shown(Number::Decimal { scale: 0, value: 50 }), "50");
         assert_eq!(shown(Number::Float(1.0)), "1.0");
         assert_eq!(shown(big("-12")), "-12");

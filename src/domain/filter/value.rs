@@ -98,7 +98,9 @@ impl Found for Field {
             Self::I64(n) => int((*n).into()),
             Self::F32(n) => Shape::Number(Number::Float((*n).into())),
             Self::F64(n) => Shape::Number(Number::Float(*n)),
-            Self::Decimal { scale, value } => Shape::Number(Number::Decimal { scale: *scale, value: *value }),
+            Self::Decimal { scale, value } => {
+                Shape::Number(Number::Decimal { scale: *scale, value: i64::from(*value) })
+            }
             Self::Text(bytes) => {
                 std::str::from_utf8(bytes).map_or(Shape::Other("a text that is not UTF-8"), Shape::Text)
             }
