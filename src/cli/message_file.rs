@@ -2,7 +2,7 @@
 //!
 //! `body` is its text, `body_b64` its exact bytes and counts before `body`; `headers` is an object of names and values. What a
 //! conf holds besides is known and not looked at. A value of a header is read as the type that JSON shows; of the types
-//! that JSON lacks, `{"base64": "…"}` is bytes and `{"timestamp": n}` a timestamp.
+//! that JSON lacks, `{"base64": "…"}` is bytes and `{"timestamp": n}`, with or without its `iso`, a timestamp.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -86,6 +86,9 @@ fn field(value: &Value, level: usize) -> Result<Field, String> {
                 Field::Bytes(BASE64.decode(text).map_err(|error| format!("a header is not base64: {error}"))?)
             }
             (1, _, Some(Value::Number(number))) if number.is_u64() => {
+                Field::Timestamp(number.as_u64().unwrap_or_default())
+            }
+            (2, _, Some(Value::Number(number))) if number.is_u64() && members.contains_key("iso") => {
                 Field::Timestamp(number.as_u64().unwrap_or_default())
             }
             _ => Field::Table(table(members, level + 1)?),

@@ -2,4 +2,9 @@
 
 pub mod check;
 pub mod filter;
+pub mod status;
+pub mod subscriptions;
+
 mod message_file;
+mod show;
+mod state;

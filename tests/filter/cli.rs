@@ -73,7 +73,7 @@ fn filter_is_read_from_a_file_too_and_a_conf_is_a_message() {
         .unwrap();
     let conf = json!({
         "source": "immediate", "body": "{\"a\": 1}", "routing_key": "rk", "queue": "q", "subscription_id": 42, "conn_id": "c",
-        "headers": {"b": {"base64": "eA=="}, "t": {"timestamp": 5}, "l": [{"c": 1.5}], "n": null, "u": u64::MAX},
+        "headers": {"b": {"base64": "eA=="}, "t": {"timestamp": 5, "iso": "1970-01-01T00:00:05Z"}, "l": [{"c": 1.5}], "n": null, "u": u64::MAX},
         "message_id": null, "redelivered": false, "properties": {"message_id": "m"},
     });
     let (code, text) = run(&format!("@{}", path.display()), &conf.to_string(), &[]);

@@ -147,7 +147,7 @@ fn reversed(conditions: &Value) -> Value {
             Value::Object(members.collect::<Map<_, _>>())
         }
         Value::Array(groups) => Value::Array(groups.iter().rev().map(reversed).collect()),
-        other => other.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => conditions.clone(),
     }
 }
 

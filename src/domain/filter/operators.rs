@@ -35,13 +35,13 @@ impl<'a> Parser<'a> {
             "$eq" => TestKind::Equals(self.literal(operand)?),
             "$int" => TestKind::Equals(Expected::Number(self.int(operand)?)),
             "$in" => TestKind::In(self.list(operand)?),
-            "$exists" => match operand {
-                Value::Bool(exists) => TestKind::Exists(*exists),
-                other => return self.wrong("a bool", other),
+            "$exists" => match operand.as_bool() {
+                Some(exists) => TestKind::Exists(exists),
+                None => return self.wrong("a bool", operand),
             },
-            "$prefix" => match operand {
-                Value::String(prefix) => TestKind::Prefix(prefix.as_str().into()),
-                other => return self.wrong("a string", other),
+            "$prefix" => match operand.as_str() {
+                Some(prefix) => TestKind::Prefix(prefix.into()),
+                None => return self.wrong("a string", operand),
             },
             "$regex" => TestKind::Regex(self.pattern(operand)?),
             "$not" => TestKind::Not(self.tests(operand)?),

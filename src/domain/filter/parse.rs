@@ -31,7 +31,7 @@ pub(super) fn parse(filter_data: &Value) -> Parsed<Node> {
             return parser.fail(format!("a filter is a dict such as {EXAMPLE}, and this is {found}"));
         }
     };
-    for key in data.keys().filter(|key| *key != KEY) {
+    if let Some(key) = data.keys().find(|key| *key != KEY) {
         if data.contains_key(KEY) {
             parser.path.push(Step::Key(key));
             return parser.fail("only `filter_headers` stands here; conditions belong inside it");
