@@ -53,7 +53,7 @@ fn measure(files: usize, declared_in_every: usize) {
         let scan = scanner.scan().unwrap();
         let took = start.elapsed();
         assert_eq!(scan.declarations.len(), declarations);
-        assert_eq!(scan.files, files);
+        assert_eq!(scan.listed, files);
         took
     };
     let python = median(3, || python(folder.path()));

@@ -3,16 +3,16 @@
 //! Everything here runs in the loop thread. What must not block it (opening the state file, scanning) runs on a thread of
 //! its own and is waited for.
 
+mod folder;
 mod state;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::airflow::connections::{AirflowCli, Connections};
@@ -21,19 +21,19 @@ use crate::broker::Pool;
 use crate::config::Settings;
 use crate::config::airflow::Credentials;
 use crate::config::connections::AirflowDialect;
+use crate::config::dags::IgnoreSyntax;
 use crate::config::log::{LogFormat, LogLevel, LogSettings};
 use crate::config::problem::Problems;
 use crate::config::sources::Sources;
 use crate::control;
-use crate::discovery::{Scan, ScanError, Scanner};
-use crate::domain::declaration::FileProblemKind;
+use crate::discovery::DefaultSyntax;
 use crate::domain::outcome::{AccessAnswer, Dialect};
 use crate::domain::shutdown::Phase;
 use crate::pipeline::{self, Arrow, Clock, Context, Identity, Limits};
-use crate::ports::{Declarations, Declared};
 use crate::reconcile::{self, Controls, Pace};
 use crate::store::{Store, StoreError};
 use crate::telemetry::{self, LogHandle, events};
+use folder::Folder;
 
 /// How long the last commits may take at the stop.
 const CLOSE_STORE: Duration = Duration::from_secs(5);
@@ -99,10 +99,10 @@ pub async fn run(inputs: Inputs) -> Result<(), AppError> {
     let context = Rc::new(context(&settings, store, airflow, on_arrow, retry_scale));
     let can_start = say_credentials(&settings);
     let pace = pace(&settings, can_start);
-    let declarations = Folder::new(&settings.dags_folder);
+    let declarations = Folder::new(settings.dags.clone());
     let mut helpers = JoinSet::new();
     if can_start {
-        helpers.spawn_local(greet_airflow(Rc::clone(&context), connections));
+        helpers.spawn_local(greet_airflow(Rc::clone(&context), connections, declarations.default_syntax()));
         helpers.spawn_local(pipeline::ask_waiting(Rc::clone(&context)));
     }
     let (asked, requests) = mpsc::channel(REQUESTS);
@@ -164,17 +164,19 @@ fn context(
     Context::new(store, airflow, clock, limits, identity, Rc::new(move |arrow: Arrow| on_arrow(arrow.code())))
 }
 
-/// Asks Airflow at the start, so that a wrong address or login is said before the first message meets it, and connections are
-/// read by the rules of the Airflow that answers; until one does, by those of Airflow 3.
-async fn greet_airflow(context: Rc<Context<AirflowClient>>, connections: Rc<Connections>) {
+/// Asks Airflow at the start, so that a wrong address or login is said before the first message meets it, and connections
+/// and ignore files are read by the rules of the Airflow that answers; until one does, by those of Airflow 3.
+async fn greet_airflow(context: Rc<Context<AirflowClient>>, connections: Rc<Connections>, syntax: DefaultSyntax) {
     let mut said = String::new();
     loop {
         let trouble = match context.runs.version().await {
             Ok((dialect, _)) => {
-                connections.set_dialect(match dialect {
-                    Dialect::V1 => AirflowDialect::V2,
-                    Dialect::V2 => AirflowDialect::V3,
-                });
+                let (own, ignore) = match dialect {
+                    Dialect::V1 => (AirflowDialect::V2, IgnoreSyntax::Regexp),
+                    Dialect::V2 => (AirflowDialect::V3, IgnoreSyntax::Glob),
+                };
+                connections.set_dialect(own);
+                syntax.set(ignore);
                 match context.runs.access().await {
                     AccessAnswer::Granted => return,
                     AccessAnswer::AccessFault(reason) | AccessAnswer::Unavailable(reason) => reason,
@@ -210,41 +212,4 @@ fn say_credentials(settings: &Settings) -> bool {
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// The DAG folder, scanned on a thread of its own, one scan at a time.
-struct Folder {
-    scanner: Arc<Mutex<Scanner>>,
-    under_way: Option<JoinHandle<Result<Scan, ScanError>>>,
-}
-
-impl Folder {
-    fn new(folder: &Path) -> Self {
-        Self { scanner: Arc::new(Mutex::new(Scanner::new(folder))), under_way: None }
-    }
-}
-
-impl Declarations for Folder {
-    async fn scan(&mut self) -> Result<Declared, String> {
-        let scanner = Arc::clone(&self.scanner);
-        let under_way = self.under_way.get_or_insert_with(|| {
-            spawn_blocking(move || scanner.lock().unwrap_or_else(PoisonError::into_inner).scan())
-        });
-        let scanned = under_way.await;
-        self.under_way = None;
-        match scanned {
-            Ok(Ok(Scan { declarations, refusals, unreadable, files })) => {
-                let listed = files as u64;
-                let bad = unreadable.iter().filter(|p| p.kind != FileProblemKind::DirectoryUnreadable).count();
-                let readable = listed.saturating_sub(bad as u64);
-                Ok(Declared { declarations, refusals, unreadable, listed, readable })
-            }
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(error) => Err(format!("a defect of this program: {error}")),
-        }
-    }
-
-    async fn changed(&mut self) {
-        std::future::pending().await
-    }
 }

@@ -172,10 +172,11 @@ pub trait Declarations {
     /// A scan that was given up is waited for by the next call: there is never more than one under way.
     async fn scan(&mut self) -> Result<Declared, String>;
 
-    /// Resolves when something that is read may have changed since the last scan. Never, where nobody can tell.
+    /// Returns once something changed since the last scan that a scan could see. Where changes are not told, never: scan by the
+    /// clock as well. Many changes may come one after the other, so wait a little before the scan.
     ///
     /// # Cancel safety
-    /// Cancel safe: a change is remembered until the next scan.
+    /// Cancel safe: a change that was not told yet is told by the next call.
     async fn changed(&mut self);
 }
 
@@ -188,9 +189,9 @@ pub struct Declared {
     pub refusals: Vec<Refusal>,
     /// Files and directories of which nothing is known.
     pub unreadable: Vec<FileProblem>,
-    /// How many files the folder names.
+    /// How many files that may declare something were listed, the unreadable ones included.
     pub listed: u64,
-    /// How many of them were read and understood.
+    /// How many of them were read and understood as a whole.
     pub readable: u64,
 }
 

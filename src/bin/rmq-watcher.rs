@@ -27,12 +27,29 @@ enum Verb {
     Status(cli::status::Args),
     /// List, show, enable or disable subscriptions.
     Subscriptions(cli::subscriptions::Args),
+    /// List what is declared in the DAG folder and what is refused; needs no Airflow and no broker.
+    Scan(Scan),
     /// Try filters.
     Filter(cli::filter::FilterArgs),
 }
 
 #[derive(Args)]
 struct Check {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct Scan {
+    /// The folder [default: those that Airflow's settings name].
+    dir: Option<PathBuf>,
+    /// List every file with what was found in it.
+    #[arg(long)]
+    explain: bool,
+    /// Print JSON, for programs.
+    #[arg(long)]
+    json: bool,
     /// The configuration file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -59,6 +76,10 @@ fn main() {
         }
         Verb::Status(args) => tool(async move |out: &mut dyn Write| cli::status::run(args, out).await),
         Verb::Subscriptions(args) => tool(async move |out: &mut dyn Write| cli::subscriptions::run(args, out).await),
+        Verb::Scan(Scan { dir, explain, json, config }) => {
+            let order = cli::scan::Order { folder: dir, config, explain, json };
+            tool(async move |out: &mut dyn Write| cli::scan::run(&order, out))
+        }
         Verb::Filter(args) => tool(async move |out: &mut dyn Write| cli::filter::run(&args, out)),
     };
     exit::leave(code)

@@ -15,7 +15,7 @@ use crate::config::airflow::Credentials;
 use crate::config::connections::AirflowDialect;
 use crate::config::problem::Problems;
 use crate::config::sources::Sources;
-use crate::discovery::{self, Scan};
+use crate::discovery::{Scan, Scanner};
 use crate::domain::declaration::Declaration;
 use crate::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
 use crate::domain::outcome::{AccessAnswer, DagLookup, Dialect, FoundDag};
@@ -96,16 +96,16 @@ impl Check<'_> {
 
     fn folder(&mut self, settings: &Settings) -> io::Result<Scan> {
         self.title("DAG folder")?;
-        let scan = match discovery::scan(&settings.dags_folder) {
+        let scan = match Scanner::of(settings.dags.clone()).scan() {
             Ok(scan) => scan,
             Err(error) => {
                 self.fail(&error.to_string())?;
                 return Ok(Scan::default());
             }
         };
-        let files = counted(scan.files, "file", "files");
+        let files = counted(scan.listed, "file", "files");
         let found = counted(scan.declarations.len(), "subscription", "subscriptions");
-        self.ok(&format!("{}: {files}, {found}", settings.dags_folder.display()))?;
+        self.ok(&format!("{}: {files}, {found}", settings.dags.shown()))?;
         scan.unreadable.iter().try_for_each(|problem| self.fail(&problem.to_string()))?;
         scan.refusals.iter().try_for_each(|refusal| self.fail(&refusal.to_string()))?;
         let wishes: Vec<Wish> =

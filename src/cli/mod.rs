@@ -6,5 +6,6 @@ pub mod status;
 pub mod subscriptions;
 
 mod message_file;
+pub mod scan;
 mod show;
 mod state;

@@ -62,6 +62,20 @@ impl<'a> AirflowOwn<'a> {
         }
     }
 
+    /// Where a setting is set to nothing at all, which [`Self::get`] takes as not set.
+    pub(super) fn blank(&self, section: &str, name: &str) -> Option<Origin> {
+        let variable = variable(section, name);
+        let is_blank = |value: &str| self.environment.expand(value).trim().is_empty();
+        match self.environment.get(&variable) {
+            Ok(Some(value)) => return is_blank(value).then_some(Origin::AirflowEnvironment(variable)),
+            Ok(None) => {}
+            Err(_) => return None,
+        }
+        let (path, cfg) = self.cfg.as_ref()?;
+        let value = cfg.get(section, name).ok()??;
+        is_blank(&value).then(|| Origin::AirflowFile(path.clone(), format!("[{section}] {name}")))
+    }
+
     /// Whether Airflow is told to take a setting from a command or a secrets backend.
     pub(super) fn is_indirect(&self, section: &str, name: &str) -> bool {
         ["_cmd", "_secret"].iter().any(|suffix| {

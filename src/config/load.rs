@@ -6,6 +6,7 @@ use super::access;
 use super::airflow::AirflowSettings;
 use super::airflow_own::AirflowOwn;
 use super::connections;
+use super::dags;
 use super::keys::{self, CONNECTIONS, ENVIRONMENT_PREFIX, KEYS};
 use super::log::{LogFormat, LogLevel, LogSettings};
 use super::problem::{Origin, Problem, Problems};
@@ -45,7 +46,7 @@ impl Settings {
         let log = read_log(&mut reader);
         let consume = read_consume(&mut reader);
         let reconcile = read_reconcile(&mut reader, &mut warnings);
-        let dags_folder = read_dags_folder(&mut reader, &airflow_own, &airflow_home);
+        let dags = dags::read(&mut reader, &airflow_own, &airflow_home, &mut warnings);
 
         if !reader.problems.is_empty() {
             return Err(Problems(reader.problems));
@@ -53,7 +54,7 @@ impl Settings {
         Ok(Self {
             state_dir,
             airflow_home,
-            dags_folder,
+            dags,
             airflow,
             log,
             consume,
@@ -230,18 +231,4 @@ fn read_reconcile(reader: &mut Reader<'_>, warnings: &mut Vec<String>) -> Reconc
     }
     warnings.extend(set_aside);
     ReconcileSettings { interval: settings.interval, configured, interval_variable, timeout_variable }
-}
-
-fn read_dags_folder(
-    reader: &mut Reader<'_>,
-    own: &AirflowOwn<'_>,
-    airflow_home: &std::path::Path,
-) -> std::path::PathBuf {
-    let given = own.get("core", "dags_folder", &mut reader.problems);
-    let (path, origin) = match given {
-        Some((text, origin)) => (airflow_home.join(text), origin),
-        None => (airflow_home.join("dags"), Origin::Default("in Airflow's home".to_owned())),
-    };
-    reader.note("Airflow's core.dags_folder", show_path(&path), &origin);
-    path
 }

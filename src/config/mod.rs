@@ -8,6 +8,7 @@
 
 pub mod airflow;
 pub mod connections;
+pub mod dags;
 pub mod environment;
 pub mod files;
 pub mod keys;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::airflow::AirflowSettings;
+use super::dags::DagFolders;
 use super::log::LogSettings;
 use crate::domain::cycle_settings::Configured;
 
@@ -18,8 +19,8 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// Airflow's own home directory.
     pub airflow_home: PathBuf,
-    /// The folder whose DAG files are scanned: Airflow's `core.dags_folder`.
-    pub dags_folder: PathBuf,
+    /// The folders whose DAG files are scanned.
+    pub dags: DagFolders,
     /// How Airflow's REST API is reached.
     pub airflow: AirflowSettings,
     /// How the log is written.

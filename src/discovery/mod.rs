@@ -1,20 +1,31 @@
-//! Reads the subscriptions that are written in a DAG folder. Serves the control flow: scan.
+//! Reads the subscriptions that are written in the DAG folders. Serves the control flow: scan.
 //!
 //! Files are read as text with the real Python grammar; nothing in them is ever executed or imported (ADR-0016). Blocking:
 //! the caller runs a scan on a thread of its own. A folder that cannot be listed is an error and never an empty result;
 //! anything below it that cannot be read is a value in the [`Scan`] and stops nothing else.
 
+mod archive;
+mod content;
+mod encoding;
+mod explain;
 mod file;
+mod ignore_rules;
+mod modules;
+mod name;
 mod python;
 mod scanner;
 mod walk;
+mod watch;
+mod yaml;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::domain::declaration::{Declaration, FileProblem, Refusal};
 
-pub use scanner::Scanner;
+pub use explain::{FileVerdict, Verdict};
+pub use scanner::{DefaultSyntax, Scanner, scan};
+pub use watch::{Watch, WatchTrouble};
 
 /// The stack of the thread that reads files, in bytes. It is address space: only what a file needs of it becomes memory.
 ///
@@ -31,14 +42,22 @@ pub struct Scan {
     pub refusals: Vec<Refusal>,
     /// Files and directories of which nothing is known, in the order of their names.
     pub unreadable: Vec<FileProblem>,
-    /// How many `.py` files were listed, the unreadable ones included.
-    pub files: usize,
+    /// How many files that may declare something were listed, the unreadable ones included; a zip file is one.
+    pub listed: usize,
+    /// How many of them were read and understood as a whole.
+    pub readable: usize,
 }
 
 /// Why there is no scan.
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
-    /// The folder itself cannot be listed.
+    /// It is not known which folders there are.
+    #[error("{reason}")]
+    NoFolder {
+        /// Why, as a clause.
+        reason: String,
+    },
+    /// The folder itself cannot be listed, or none of several.
     #[error("cannot list the DAG folder {}: {source}; check that it exists and that this user may read it", folder.display())]
     ListFolder {
         /// The folder as it is configured.
@@ -50,12 +69,4 @@ pub enum ScanError {
     /// The thread that reads files could not be started.
     #[error("cannot start a thread to read DAG files: {0}; check the limits on processes and memory")]
     StartThread(#[source] io::Error),
-}
-
-/// Scans a folder once. For repeated scans a [`Scanner`] remembers what has not changed.
-///
-/// # Errors
-/// [`ScanError`]: nothing is known, so keep the last good scan.
-pub fn scan(folder: &Path) -> Result<Scan, ScanError> {
-    Scanner::new(folder).scan()
 }

@@ -122,12 +122,16 @@ pub enum FileProblemKind {
     Unreadable,
     /// The file is larger than a DAG file can sensibly be.
     TooLarge,
-    /// The text is not UTF-8.
+    /// The text is not in the encoding that it has or names.
     Encoding,
-    /// The text is not Python.
+    /// The text is not Python, or not YAML.
     Syntax,
     /// Expressions or blocks nest deeper than Python itself takes.
     TooDeep,
+    /// The zip file, or a file in it, cannot be unpacked.
+    Archive,
+    /// A line of an ignore file is no pattern and is passed over.
+    IgnoreRule,
     /// The parser failed on the file: a bug, kept to this file.
     ParserFailed,
 }
@@ -142,8 +146,19 @@ impl FileProblemKind {
             Self::Encoding => "encoding",
             Self::Syntax => "syntax",
             Self::TooDeep => "too_deep",
+            Self::Archive => "archive",
+            Self::IgnoreRule => "ignore_rule",
             Self::ParserFailed => "parser_failed",
         }
+    }
+}
+
+impl FileProblem {
+    /// Whether a file's subscriptions are unknown because of this: the file itself, one below the directory, one in the zip
+    /// file, or one of the bundle, whose name ends with a colon.
+    pub fn covers(&self, file: &str) -> bool {
+        let Some(rest) = file.strip_prefix(self.file.as_str()) else { return false };
+        rest.is_empty() || rest.starts_with('/') || self.file.ends_with(':')
     }
 }
 
@@ -222,6 +237,17 @@ mod tests {
             refused[0].to_string(),
             "b.py:1:1: subscription of DAG \"d\" refused: the same subscription is declared at a.py:9:1 already"
         );
+    }
+
+    #[test]
+    fn problem_covers_the_file_and_what_is_below_it_and_no_neighbour() {
+        let covers = |problem: &str, file: &str| {
+            let kind = FileProblemKind::DirectoryUnreadable;
+            FileProblem { file: problem.to_owned(), line: None, kind, text: String::new() }.covers(file)
+        };
+        assert!(covers("team", "team/a.py") && covers("team", "team") && covers("a.zip", "a.zip/b.py"));
+        assert!(covers("bundle:", "bundle:a.py") && covers("bundle:team", "bundle:team/deep/a.py"));
+        assert!(!covers("team", "teams/a.py") && !covers("team", "tea") && !covers("bundle:", "other:a.py"));
     }
 
     #[test]

@@ -43,9 +43,9 @@ impl Signals {
         self.dag.borrow().clone()
     }
 
-    /// Whether the worker is to end.
+    /// Whether the worker is to end; also when nobody is left who could tell it to.
     pub(super) fn must_leave(&self) -> bool {
-        *self.phase.borrow() == Phase::Stopping || self.orders.borrow().leave
+        *self.phase.borrow() == Phase::Stopping || self.phase.has_changed().is_err() || self.orders.borrow().leave
     }
 
     /// Resolves once the worker is to end.

@@ -273,8 +273,8 @@ fn listing(scanned: &Result<Declared, String>) -> Listing {
     let (directories, files): (Vec<_>, Vec<_>) =
         declared.unreadable.iter().partition(|problem| problem.kind == FileProblemKind::DirectoryUnreadable);
     Listing::Listed {
-        listed: declared.listed,
-        readable: declared.readable,
+        listed: declared.listed as u64,
+        readable: declared.readable as u64,
         failing: files.into_iter().map(|problem| problem.file.clone()).collect::<BTreeSet<_>>(),
         unreadable_directories: directories.into_iter().map(|problem| problem.file.clone()).collect(),
     }

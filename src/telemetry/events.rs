@@ -86,8 +86,6 @@ events! {
     DAGS_UNREAD = "dags.unread" @ Warn;
     /// WARNING: a message was acknowledged without a run, as `on_paused` or `on_missing` says.
     MESSAGE_DROPPED = "message.dropped" @ Warn;
-    /// WARNING: Airflow's Variables for the pace could not be read. Once for each new reason.
-    VARIABLES_UNREAD = "variables.unread" @ Warn;
     /// INFO: the target of held deliveries is started again.
     SUBSCRIPTION_RECOVERED = "subscription.recovered" @ Info;
     /// INFO: a DAG run was started. At most 20 a second for one subscription.
@@ -114,6 +112,8 @@ events! {
     SCAN_BELIEVED = "scan.believed" @ Warn;
     /// WARNING: a DAG file or directory could not be read.
     FILE_UNREADABLE = "file.unreadable" @ Warn;
+    /// WARNING: changes of DAG files are not noticed at once, everywhere or in part.
+    WATCH_LIMITED = "watch.limited" @ Warn;
     /// ERROR: a subscription is written down and does not run.
     SUBSCRIPTION_REFUSED = "subscription.refused" @ Error;
     /// INFO: a subscription is declared for the first time.

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use rmq_watcher::domain::cycle_settings::INTERVAL_VARIABLE;
 use rmq_watcher::domain::ids::{DagId, RunId};
 use rmq_watcher::domain::outcome::{
-    DagLookup, Dialect, Exchange, HealthAnswer, Part, Reply, RunLookup, TriggerAnswer, VersionAnswer, asks_for_login,
-    classify_dag, classify_health, classify_run, classify_trigger, classify_version, from_stranger,
+    DagList, DagLookup, Dialect, Exchange, HealthAnswer, Part, Reply, RunLookup, TriggerAnswer, VersionAnswer,
+    asks_for_login, classify_dag, classify_health, classify_run, classify_trigger, classify_variable, classify_version,
+    from_stranger,
 };
 use serde_json::Value;
 
@@ -46,6 +48,12 @@ fn judge(frozen: &Frozen, dag: &str, run: &str) -> (String, String) {
         "trigger" => format!("{:?}", classify_trigger(&exchange, frozen.dialect, &dag, &run)),
         "run" => format!("{:?}", classify_run(&exchange, &dag, &run)),
         "dag" => format!("{:?}", classify_dag(&exchange, frozen.dialect, &dag)),
+        "variable" => format!("{:?}", classify_variable(&exchange, dag.as_str())),
+        "dags" => {
+            let mut list = DagList::default();
+            list.take(&exchange, frozen.dialect);
+            format!("{} {list:?}", if list.flaw().is_some() { "Flawed" } else { "Begun" })
+        }
         "version" => format!("{:?}", classify_version(&exchange)),
         "health" => format!("{:?}", classify_health(&exchange)),
         other => panic!("unknown kind {other}"),
@@ -86,6 +94,12 @@ const ROWS: &[(&str, &str, &str, &str, &str)] = &[
     ("dag_paused", "client_paused", RUN, "Found", "Found"),
     ("dag_unknown", "client_nowhere", RUN, "Absent", "Absent"),
     ("dag_no_auth", "client_ok", RUN, "Unknown", "Unknown"),
+    ("dags_page", "client_ok", "", "Begun", "Begun"),
+    ("dags_end", "client_ok", "", "Begun", "Begun"),
+    ("dags_no_auth", "client_ok", "", "Flawed", "Flawed"),
+    ("variable_set", INTERVAL_VARIABLE, "", "Set", "Set"),
+    ("variable_unset", INTERVAL_VARIABLE, "", "Unset", "Unset"),
+    ("variable_viewer", INTERVAL_VARIABLE, "", "Unread", "Unread"),
     ("route_unknown", "client_ok", RUN, "Unknown", "Unknown"),
     ("login_page", "client_ok", RUN, "Unknown", ""),
     ("redirect_to_login", "client_ok", RUN, "Unknown", ""),
@@ -162,6 +176,23 @@ fn the_conf_and_flags_of_real_answers_are_read() {
 }
 
 #[test]
+fn pages_of_both_versions_make_a_whole_list() {
+    for version in ["v2_11", "v3_3"] {
+        let mut list = DagList::default();
+        for (offset, page) in [(0, "dags_page"), (2, "dags_end")] {
+            assert_eq!(list.next_offset(), Some(offset));
+            let page = frozen(&format!("{version}_{page}"));
+            list.take(&Exchange::Replied(page.reply), page.dialect);
+        }
+        assert_eq!((list.next_offset(), list.flaw(), list.pages()), (None, None, 2));
+        let flags = |dag: &str| list.get(&DagId::new(dag)).map(|found| (found.is_paused, found.is_active));
+        assert_eq!(flags("client_ok"), Some((false, true)), "{version}");
+        assert_eq!(flags("client_paused"), Some((true, true)), "{version}");
+        assert_eq!(flags("client_nowhere"), None);
+    }
+}
+
+#[test]
 fn only_replies_about_the_login_ask_for_one_and_only_strange_ones_are_strange() {
     let asking = [
         "v2_11_trigger_viewer",
@@ -171,6 +202,9 @@ fn only_replies_about_the_login_ask_for_one_and_only_strange_ones_are_strange() 
         "v2_11_run_no_auth",
         "v2_11_dag_no_auth",
         "v2_11_redirect_to_login",
+        "v2_11_dags_no_auth",
+        "v2_11_variable_viewer",
+        "v3_3_dags_no_auth",
         "v3_3_trigger_no_auth",
         "v3_3_trigger_garbage_token",
         "v3_3_run_no_auth",

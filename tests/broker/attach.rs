@@ -1,10 +1,9 @@
 //! Attaching, consuming, settling: what the broker shows afterwards.
 
 use lapin::protocol::BasicProperties;
-use rmq_watcher::domain::fault::BrokerFaultKind;
 use rmq_watcher::ports::{Consumer, Settled, Settler, Verb};
 
-use crate::harness::{end_of, next, run_on};
+use crate::harness::{next, run_on};
 use crate::stage::Stage;
 use crate::support::BrokerVersion::{V3, V4};
 use crate::support::QueueKind;
@@ -45,30 +44,5 @@ fn real_unsettled_deliveries_come_back_when_the_channel_closes() {
         at.ready(1).await;
         assert_eq!(settler.settle(envelope.tag, Verb::Ack).await, Settled::Lost);
         assert!(!settler.barrier().await);
-    });
-}
-
-#[test]
-fn real_cancel_lets_what_is_underway_be_taken_and_settled() {
-    run_on(V3, async |version| {
-        let at = Stage::shared(version, QueueKind::Classic).await;
-        at.publish_numbers(5).await;
-        let mut consumer = at.attach(5).await;
-        let first = next(&mut consumer).await;
-        // The window is full at the broker, so all five are on their way.
-        at.ready(0).await;
-        consumer.cancel().await;
-        assert_eq!(at.counts().await.1, 0);
-        let settler = consumer.settler();
-        assert_eq!(settler.settle(first.tag, Verb::Ack).await, Settled::Sent);
-        for _ in 1..5 {
-            let tag = next(&mut consumer).await.tag;
-            assert_eq!(settler.settle(tag, Verb::Ack).await, Settled::Sent);
-        }
-        let fault = end_of(&mut consumer, 5).await;
-        assert_eq!(fault.kind, BrokerFaultKind::Cancelled);
-        assert!(settler.barrier().await);
-        consumer.close().await;
-        at.ready(0).await;
     });
 }

@@ -15,6 +15,7 @@ mod stage;
 mod attach;
 mod faults;
 mod outage;
+mod pausing;
 mod peers;
 mod raw;
 mod settle;

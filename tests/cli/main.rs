@@ -18,6 +18,7 @@ mod run_faults;
 mod run_folder;
 mod run_lock;
 mod run_stop;
+mod scan;
 mod state;
 mod status;
 mod subscriptions;

@@ -171,7 +171,9 @@ fn watcher_that_runs_answers_on_its_socket_and_takes_it_away() {
     use std::io::{BufRead as _, BufReader, Write as _};
     let (folder, stub) = (tempfile::tempdir().unwrap(), StubAirflow::start(Dialect::V2));
     let setup = Setup::in_folder(folder.path()).stub(&stub);
+    setup.dag_file("plain.py", "x = 1\n");
     let mut watcher = setup.start();
+    watcher.announce("variable.unread");
     watcher.wait_event("process.started", SOON);
     let socket = setup.state_dir().join("control.sock");
     let mut stream = eventually_some(SOON, "the socket takes a connection", || {
@@ -182,9 +184,11 @@ fn watcher_that_runs_answers_on_its_socket_and_takes_it_away() {
     BufReader::new(stream).read_line(&mut answer).unwrap();
     let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
     assert_eq!(answer, json!({"answer": "pong", "pid": watcher.pid(), "version": env!("CARGO_PKG_VERSION")}));
-    let said = says(&setup, &["status", "--json"]).json();
+    let said = eventually_some(SOON, "status says that it runs", || {
+        Some(says(&setup, &["status", "--json"]).json()).filter(|said| said["watcher"]["state"] == "running")
+    });
     assert_eq!(said["watcher"]["pid"], json!(watcher.pid()));
-    assert!(["starting", "running"].contains(&said["watcher"]["state"].as_str().unwrap()), "{said}");
+    assert_eq!(said["watcher"]["version"], json!(env!("CARGO_PKG_VERSION")));
     assert!(watcher.stop(SOON).success());
     assert!(!socket.exists());
     assert_eq!(says(&setup, &["status", "--json"]).json()["watcher"]["state"], json!("dead"));
@@ -194,13 +198,16 @@ fn watcher_that_runs_answers_on_its_socket_and_takes_it_away() {
 fn socket_of_a_killed_watcher_is_no_answer_and_the_next_one_replaces_it() {
     let (folder, stub) = (tempfile::tempdir().unwrap(), StubAirflow::start(Dialect::V2));
     let setup = Setup::in_folder(folder.path()).stub(&stub);
+    setup.dag_file("plain.py", "x = 1\n");
     let mut watcher = setup.start();
+    watcher.announce("variable.unread");
     let socket = setup.state_dir().join("control.sock");
     eventually(SOON, "the socket is there", || socket.exists());
     watcher.kill();
     assert!(socket.exists());
     assert_eq!(says(&setup, &["status", "--json"]).json()["watcher"]["state"], json!("dead"));
     let mut second = setup.start();
+    second.announce("variable.unread");
     eventually(SOON, "the socket takes a connection", || std::os::unix::net::UnixStream::connect(&socket).is_ok());
     assert!(second.stop(SOON).success());
 }

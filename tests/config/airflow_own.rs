@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rmq_watcher::config::dags::{DagFolders, DagRoot, IgnoreSyntax};
+
 use crate::support::{CFG, given, load};
 
 #[test]
@@ -36,10 +38,10 @@ fn airflows_folders_are_expanded_and_interpolated() {
     let environment = [("AIRFLOW_HOME", "$ROOT/af"), ("ROOT", "/srv")];
     let cfg = "[DEFAULT]\nsub = flows\n[core]\ndags_folder = ${ROOT}/%(sub)s/100%%\n";
     let settings = load(&given(&environment, None, Some(cfg)));
-    assert_eq!(settings.dags_folder, PathBuf::from("/srv/flows/100%"));
+    assert_eq!(settings.dags, DagFolders::one("/srv/flows/100%"));
     assert_eq!(settings.state_dir, PathBuf::from("/srv/af/rmq-watcher"));
     let environment = [("AIRFLOW__CORE__DAGS_FOLDER", "~/dags"), ("AIRFLOW_HOME", "/af")];
-    assert_eq!(load(&given(&environment, None, Some(cfg))).dags_folder, PathBuf::from("/home/me/dags"));
+    assert_eq!(load(&given(&environment, None, Some(cfg))).dags, DagFolders::one("/home/me/dags"));
 }
 
 #[test]
@@ -73,4 +75,74 @@ fn airflows_variable_gives_the_interval_with_the_seeds_rejections() {
     }
     let settings = load(&given(&[(variable, "0"), ("RMQ_WATCHER__RECONCILE__INTERVAL_SECS", "7")], None, None));
     assert_eq!((settings.reconcile.interval, settings.warnings.len()), (Duration::from_secs(7), 0));
+}
+
+const LOCAL: &str = "airflow.dag_processing.bundles.local.LocalDagBundle";
+
+/// Settings with this list of bundles, in which `LOCAL` stands for the class of local ones.
+fn bundled(list: &str) -> rmq_watcher::config::Settings {
+    let list = list.replace("LOCAL", LOCAL);
+    load(&given(&[("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", &list)], None, Some("[core]\ndags_folder = /d\n")))
+}
+
+#[test]
+fn every_local_bundle_of_airflow_3_is_a_folder_and_each_other_one_is_a_warning() {
+    let settings = bundled(
+        r#"[{"name": "a", "classpath": "LOCAL", "kwargs": {}}, {"name": "b", "classpath": "LOCAL", "kwargs": {"path": "/b"}},
+            {"name": "c", "classpath": "LOCAL", "kwargs": {"path": null, "refresh_interval": 9}, "team_name": null},
+            {"name": "g", "classpath": "airflow.providers.git.bundles.git.GitDagBundle", "kwargs": {"repo_url": "https://u:S3CRET@h"}}]"#,
+    );
+    let root = |bundle: &str, path: &str| DagRoot { bundle: bundle.to_owned(), path: PathBuf::from(path) };
+    assert_eq!(settings.dags.roots, [root("a", "/d"), root("b", "/b"), root("c", "/d")]);
+    assert_eq!(settings.dags.fault, None);
+    assert_eq!(settings.warnings.len(), 1);
+    assert!(settings.warnings[0].contains("\"g\"") && settings.warnings[0].contains("GitDagBundle"));
+    let shown: Vec<String> = settings.effective().iter().map(|setting| setting.shown_value.clone()).collect();
+    assert!(shown.contains(&"a=/d, b=/b, c=/d".to_owned()), "{shown:?}");
+    assert!(!format!("{shown:?}{:?}", settings.warnings).contains("S3CRET"));
+}
+
+#[test]
+fn a_list_of_bundles_that_names_no_folder_is_a_fault_and_never_an_empty_set() {
+    for (list, said) in [
+        ("[]", "no local bundle"),
+        ("{}", "not a JSON list"),
+        (r#"[{"name": "a", "classpath": "LOCAL", "kwargs": {"path": "S3CRET" }"#, "not a JSON list"),
+        (r#"[{"name": "a", "classpath": "LOCAL"}]"#, "not a JSON list"),
+        (r#"[{"name": "a", "classpath": "LOCAL", "kwargs": {"path": 5}}]"#, "is no path"),
+        (r#"[{"name": "a", "classpath": "x.Git", "kwargs": {}}]"#, "no local bundle"),
+        (
+            r#"[{"name": "a", "classpath": "LOCAL", "kwargs": {}}, {"name": "a", "classpath": "LOCAL", "kwargs": {}}]"#,
+            "twice",
+        ),
+    ] {
+        let DagFolders { roots, fault, .. } = bundled(list).dags;
+        let fault = fault.unwrap();
+        assert!(fault.contains(said) && fault.contains("DAG_BUNDLE_CONFIG_LIST"), "{fault}");
+        assert!(roots.is_empty() && !fault.contains("S3CRET"), "{fault}");
+    }
+}
+
+#[test]
+fn an_empty_dags_folder_is_a_fault_and_an_indirect_one_a_warning() {
+    let empty = load(&given(&[("AIRFLOW__CORE__DAGS_FOLDER", "")], None, Some("[core]\ndags_folder = /d\n"))).dags;
+    assert!(empty.roots.is_empty());
+    assert!(empty.fault.unwrap().contains("AIRFLOW__CORE__DAGS_FOLDER) is empty"));
+    let empty = load(&given(&[], None, Some("[core]\ndags_folder =\n"))).dags;
+    assert!(empty.fault.unwrap().contains("is empty"));
+    let indirect = load(&given(&[("AIRFLOW__CORE__DAGS_FOLDER_CMD", "cat /x")], None, None));
+    assert_eq!(indirect.dags, DagFolders::one("/home/me/airflow/dags"));
+    assert!(indirect.warnings[0].contains("not followed"), "{:?}", indirect.warnings);
+}
+
+#[test]
+fn the_syntax_of_ignore_files_is_airflows_setting_or_left_to_its_version() {
+    let syntax = |value: &str| {
+        let settings = load(&given(&[("AIRFLOW__CORE__DAG_IGNORE_FILE_SYNTAX", value)], None, None));
+        (settings.dags.ignore_syntax, settings.warnings.len())
+    };
+    assert_eq!(syntax("regexp"), (Some(IgnoreSyntax::Regexp), 0));
+    assert_eq!(syntax("glob"), (Some(IgnoreSyntax::Glob), 0));
+    assert_eq!(syntax(""), (None, 0));
+    assert_eq!(syntax("globe"), (None, 1));
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rmq_watcher::config::airflow::{Credentials, PasswordSource};
+use rmq_watcher::config::dags::DagFolders;
 use rmq_watcher::config::environment::Environment;
 use rmq_watcher::config::keys::{Fallback, KEYS};
 use rmq_watcher::config::log::{LogFormat, LogLevel};
@@ -15,7 +16,7 @@ fn load_of_nothing_gives_the_defaults() {
     let settings = load(&nothing());
     assert_eq!(settings.airflow_home, PathBuf::from("/home/me/airflow"));
     assert_eq!(settings.state_dir, PathBuf::from("/home/me/airflow/rmq-watcher"));
-    assert_eq!(settings.dags_folder, PathBuf::from("/home/me/airflow/dags"));
+    assert_eq!(settings.dags, DagFolders::one("/home/me/airflow/dags"));
     assert_eq!(settings.airflow.url, "http://localhost:8080");
     assert!(settings.airflow.url_source.starts_with("default"));
     assert_eq!(settings.airflow.credentials, Credentials::Missing);

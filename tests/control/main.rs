@@ -247,6 +247,39 @@ fn watcher_that_is_killed_while_asked_is_an_error_within_its_time() {
     });
 }
 
+/// As root, that is a process of somebody else's; a test run by anybody else can start only its own, which is heard.
+#[test]
+fn process_of_another_user_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    on_a_loop(async {
+        let dir = tempfile::tempdir().unwrap();
+        let mut served = Served::at(&socket(&dir)).await;
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        fs::set_permissions(&served.path, fs::Permissions::from_mode(0o666)).unwrap();
+        let script = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
+                      s.sendall(b'{\"request\":\"wake\"}\\n')\nprint(s.recv(100).decode(), end='')";
+        let is_root = nix::unistd::geteuid().is_root();
+        let mut command = std::process::Command::new("python3");
+        command.arg("-c").arg(script).arg(&served.path).current_dir("/");
+        if is_root {
+            command.uid(65_534).gid(65_534);
+        }
+        let asking = tokio::task::spawn_blocking(move || command.output().unwrap());
+        if is_root {
+            let output = timeout(SOON, asking).await.unwrap().unwrap();
+            // Hung up on, before or while it spoke.
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(output.stdout.is_empty() && !error.contains("PermissionError"), "{error}");
+            assert!(served.asked.try_recv().is_err());
+        } else {
+            assert_eq!(served.answer(Answer::Done).await, Request::Wake);
+            let output = timeout(SOON, asking).await.unwrap().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "{\"answer\":\"done\"}\n");
+        }
+    });
+}
+
 async fn first_line(stream: &mut UnixStream) -> String {
     let (mut text, mut byte) = (Vec::new(), [0]);
     while timeout(SOON, stream.read(&mut byte)).await.unwrap().unwrap() == 1 && byte[0] != b'\n' {

@@ -5,14 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rmq_watcher::discovery::{Scan, scan};
+use rmq_watcher::domain::declaration::{Declaration, Names, Refusal};
 use serde_json::{Value, json};
 
-fn corpus() -> PathBuf {
+pub(crate) fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/dagfiles")
 }
 
 /// What is written beside the files, by the name of the file.
-fn expected(folder: &Path, below: &Path, into: &mut BTreeMap<String, Value>) {
+pub(crate) fn expected(folder: &Path, below: &Path, into: &mut BTreeMap<String, Value>) {
     for entry in fs::read_dir(below).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
@@ -26,22 +27,36 @@ fn expected(folder: &Path, below: &Path, into: &mut BTreeMap<String, Value>) {
     }
 }
 
+/// What is declared, in the shape of the files beside them. Options at their defaults are left out, and so are none at all.
+fn declaration(declared: &Declaration) -> Value {
+    let mut shown = json!({
+        "dag_id": declared.dag_id.as_str(),
+        "queue": declared.queue.as_str(),
+        "conn_id": declared.conn_id.as_str(),
+        "line": declared.origin.line,
+        "column": declared.origin.column,
+    });
+    let options = serde_json::to_value(&declared.options).unwrap();
+    if options != json!({}) {
+        shown["options"] = options;
+    }
+    shown
+}
+
+/// The subscriptions that a refusal names; `null` where nobody can know.
+fn names(refused: &Refusal) -> Value {
+    match &refused.names {
+        Names::Keys(keys) => {
+            keys.iter().map(|key| json!([key.dag_id.as_str(), key.queue.as_str(), key.conn_id.as_str()])).collect()
+        }
+        Names::Unknown => Value::Null,
+    }
+}
+
 /// What the scan says of one file, in the shape of the files beside it.
 fn found(scan: &Scan, file: &str) -> Value {
-    let declarations: Vec<Value> = scan
-        .declarations
-        .iter()
-        .filter(|declared| declared.origin.file == file)
-        .map(|declared| {
-            json!({
-                "dag_id": declared.dag_id.as_str(),
-                "queue": declared.queue.as_str(),
-                "conn_id": declared.conn_id.as_str(),
-                "line": declared.origin.line,
-                "column": declared.origin.column,
-            })
-        })
-        .collect();
+    let declared = scan.declarations.iter().filter(|declared| declared.origin.file == file);
+    let declarations: Vec<Value> = declared.map(declaration).collect();
     let refusals: Vec<Value> = scan
         .refusals
         .iter()
@@ -53,6 +68,7 @@ fn found(scan: &Scan, file: &str) -> Value {
                 "reason": refused.reason.code(),
                 "line": refused.origin.line,
                 "column": refused.origin.column,
+                "names": names(refused),
             })
         })
         .collect();
@@ -67,7 +83,7 @@ fn corpus_files_are_read_as_written_beside_them() {
     let scan = scan(&folder).unwrap();
     let mut cases = BTreeMap::new();
     expected(&folder, &folder, &mut cases);
-    assert!(cases.len() >= 60, "only {} cases found", cases.len());
+    assert!(cases.len() >= 130, "only {} cases found", cases.len());
     let mut wrong = Vec::new();
     for (file, case) in &cases {
         let want = json!({
@@ -82,7 +98,7 @@ fn corpus_files_are_read_as_written_beside_them() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let hidden = cases.keys().filter(|name| name.starts_with('.')).count();
-    assert_eq!(scan.files, cases.len() - hidden);
+    assert_eq!(scan.listed, cases.len() - hidden);
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn scan_each(texts: &[String], seed: u64) -> Vec<bool> {
         fs::write(folder.path().join(name), format!("{}\n{text}\n", dag_file(&format!("dag{n}"), "q"))).unwrap();
     }
     let scan = scan(folder.path()).unwrap();
-    assert_eq!(scan.files, texts.len());
+    assert_eq!(scan.listed, texts.len());
     let check = |(n, text): (usize, &String)| {
         let name = format!("deep{n}.py");
         let start: String = text.chars().take(60).collect();

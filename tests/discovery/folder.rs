@@ -16,18 +16,18 @@ pub(crate) fn dag_file(id: &str, queue: &str) -> String {
     )
 }
 
-fn write(folder: &Path, name: &str, text: &str) {
+pub(crate) fn write(folder: &Path, name: &str, text: &str) {
     let path = folder.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
 }
 
-fn origins(scan: &Scan) -> Vec<&str> {
+pub(crate) fn origins(scan: &Scan) -> Vec<&str> {
     let origins = scan.declarations.iter();
     origins.map(|declared| declared.origin.file.as_str()).collect()
 }
 
-fn queues(scan: &Scan) -> Vec<&str> {
+pub(crate) fn queues(scan: &Scan) -> Vec<&str> {
     let queues = scan.declarations.iter();
     queues.map(|declared| declared.queue.as_str()).collect()
 }
@@ -69,7 +69,7 @@ fn walk_takes_python_files_in_order_and_leaves_dot_names() {
     }
     let scan = scan(folder.path()).unwrap();
     assert_eq!(origins(&scan), ["a/deep/er/y.py", "a/z.py", "b.py"]);
-    assert_eq!(scan.files, 3);
+    assert_eq!(scan.listed, 3);
     assert_eq!(scan.unreadable, []);
 }
 
@@ -88,7 +88,7 @@ fn walk_follows_links_once_and_survives_loops() {
     let scan = scan(folder.path()).unwrap();
     assert_eq!(origins(&scan), ["linked/shared.py", "real/one.py"]);
     assert_eq!(scan.refusals, []);
-    assert_eq!(scan.files, 2);
+    assert_eq!(scan.listed, 2);
     let kinds: Vec<_> = scan.unreadable.iter().map(|p| (p.file.as_str(), p.kind)).collect();
     let unlisted = FileProblemKind::DirectoryUnreadable;
     assert_eq!(kinds, [("loop_a", unlisted), ("loop_b", unlisted)]);
@@ -122,11 +122,11 @@ fn walk_reports_what_it_cannot_read_and_goes_on() {
             ("unmounted", FileProblemKind::DirectoryUnreadable),
         ]
     );
-    assert_eq!(scan.files, 3, "listed files, readable or not");
+    assert_eq!(scan.listed, 3, "listed files, readable or not");
 }
 
 /// Scans with the file rights of nobody, which root does not have to obey otherwise.
-fn scan_as_nobody(folder: &Path) -> Result<Scan, ScanError> {
+pub(crate) fn scan_as_nobody(folder: &Path) -> Result<Scan, ScanError> {
     std::thread::scope(|scope| {
         let scanning = scope.spawn(|| {
             // Holds for this thread and those it starts.
@@ -137,7 +137,7 @@ fn scan_as_nobody(folder: &Path) -> Result<Scan, ScanError> {
     })
 }
 
-fn set_mode(path: &Path, mode: u32) {
+pub(crate) fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
@@ -174,7 +174,7 @@ fn walk_never_opens_a_pipe() {
     write(folder.path(), "good.py", &dag_file("good", "q.good"));
     let scan = scan(folder.path()).unwrap();
     assert_eq!(origins(&scan), ["good.py"]);
-    assert_eq!(scan.files, 1);
+    assert_eq!(scan.listed, 1);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn scanner_notices_every_kind_of_change() {
 }
 
 /// Writes the file once the file system's clock has moved on from the file's last change.
-fn rewrite_after_a_tick(path: &Path, text: &str) {
+pub(crate) fn rewrite_after_a_tick(path: &Path, text: &str) {
     use std::os::unix::fs::MetadataExt;
     let changed = |path: &Path| {
         let metadata = fs::metadata(path).unwrap();
@@ -251,4 +251,30 @@ fn scanner_after_the_folder_is_gone_and_back_reads_it_again() {
     assert!(scanner.scan().is_err());
     fs::rename(folder.path().join("away"), &dags).unwrap();
     assert_eq!(queues(&scanner.scan().unwrap()), ["q.a"]);
+}
+
+#[test]
+fn scanner_reads_a_file_again_when_a_constant_it_imports_changes() {
+    let folder = TempDir::new().unwrap();
+    let importing = format!("from names.base import QUEUE\n{}", dag_file("a", "q").replace("\"q\"", "QUEUE"));
+    write(folder.path(), "a.py", &importing);
+    let mut scanner = Scanner::new(folder.path());
+    let refused = |scan: &Scan| scan.refusals.iter().map(|refused| refused.reason.code()).collect::<Vec<_>>();
+    assert_eq!(refused(&scanner.scan().unwrap()), ["not_constant"], "there is no such file yet");
+
+    write(folder.path(), "names/base.py", "QUEUE = 'q.1'\n");
+    assert_eq!(queues(&scanner.scan().unwrap()), ["q.1"], "appeared");
+    rewrite_after_a_tick(&folder.path().join("names/base.py"), "QUEUE = 'q.2'\n");
+    assert_eq!(queues(&scanner.scan().unwrap()), ["q.2"], "changed");
+
+    write(folder.path(), "names/base.py", "from .deeper import QUEUE\n");
+    write(folder.path(), "names/deeper.py", "QUEUE = 'q.3'\n");
+    assert_eq!(queues(&scanner.scan().unwrap()), ["q.3"], "by way of another");
+    rewrite_after_a_tick(&folder.path().join("names/deeper.py"), "QUEUE = 'q.4'\n");
+    assert_eq!(queues(&scanner.scan().unwrap()), ["q.4"], "two files away");
+
+    write(folder.path(), "names/base/__init__.py", "QUEUE = 'q.5'\n");
+    assert_eq!(queues(&scanner.scan().unwrap()), ["q.5"], "a package comes before a file");
+    fs::remove_dir_all(folder.path().join("names")).unwrap();
+    assert_eq!(refused(&scanner.scan().unwrap()), ["not_constant"], "gone");
 }

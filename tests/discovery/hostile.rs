@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use rmq_watcher::discovery::scan;
-use rmq_watcher::domain::declaration::FileProblemKind;
+use rmq_watcher::discovery::{Scanner, scan};
+use rmq_watcher::domain::declaration::{FileProblem, FileProblemKind};
 use tempfile::TempDir;
 
+use crate::corpus::corpus;
 use crate::folder::dag_file;
 
 #[test]
@@ -93,37 +95,102 @@ fn mutate(text: &[u8], donor: &[u8], random: &mut Random) -> Vec<u8> {
     text
 }
 
-#[test]
-fn mutated_files_never_make_the_scan_panic_or_hang() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/dagfiles");
-    let mut seeds: Vec<Vec<u8>> = Vec::new();
-    for entry in fs::read_dir(corpus).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "py") {
-            seeds.push(fs::read(path).unwrap());
+/// Every file of the corpus, in the order of names.
+fn corpus_files() -> Vec<(String, Vec<u8>)> {
+    let folder = corpus();
+    let mut names = Vec::new();
+    let mut folders = vec![folder.clone()];
+    while let Some(below) = folders.pop() {
+        for entry in fs::read_dir(below).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "py") {
+                let name = path.strip_prefix(&folder).unwrap().to_str().unwrap().to_owned();
+                names.push((name, fs::read(path).unwrap()));
+            }
         }
     }
-    seeds.sort();
-    let seed = std::env::var("RMQ_WATCHER_TEST_SEED").map_or(1, |seed| seed.parse().unwrap());
-    let rounds = std::env::var("RMQ_WATCHER_TEST_ROUNDS").map_or(8, |n| n.parse().unwrap());
+    names.sort();
+    names
+}
+
+/// The folder `shared_names` of constants, each file of it mutated or not.
+fn write_shared(folder: &Path, files: &[(String, Vec<u8>)], random: &mut Random) {
+    for (name, text) in files.iter().filter(|(name, _)| name.starts_with("shared_names/")) {
+        let donor = &files[random.below(files.len())].1;
+        let text = if random.below(3) == 0 { mutate(text, donor, random) } else { text.clone() };
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+#[test]
+fn mutated_files_never_make_the_scan_panic_or_hang() {
+    let files = corpus_files();
+    let seed = std::env::var("RMQ_TEST_SEED").map_or(1, |seed| seed.parse().unwrap());
+    let rounds = if std::env::var_os("RMQ_TEST_ALL").is_some() { 80 } else { 8 };
+    let rounds = std::env::var("RMQ_TEST_ROUNDS").map_or(rounds, |n| n.parse().unwrap());
     let mut random = Random(seed);
     let folder = TempDir::new().unwrap();
+    // One scanner over all rounds: what it remembers of the files before is part of what is tried.
+    let mut scanner = Scanner::new(folder.path());
     for round in 0..rounds {
         let count = 250;
         for n in 0..count {
-            let text = &seeds[random.below(seeds.len())];
-            let donor = &seeds[random.below(seeds.len())];
+            let (_, text) = &files[random.below(files.len())];
+            let (_, donor) = &files[random.below(files.len())];
             let mut mutated = mutate(text, donor, &mut random);
             mutated.extend_from_slice(b"\n# rmq_trigger\n");
             fs::write(folder.path().join(format!("m{n}.py")), mutated).unwrap();
         }
-        let scan = scan(folder.path()).unwrap();
-        assert_eq!(scan.files, count, "seed {seed}, round {round}");
-        let failed = |problem: &&_| {
-            let problem: &rmq_watcher::domain::declaration::FileProblem = problem;
-            problem.kind == FileProblemKind::ParserFailed
-        };
-        let failed: Vec<_> = scan.unreadable.iter().filter(failed).collect();
+        write_shared(folder.path(), &files, &mut random);
+        let began = Instant::now();
+        let found = scanner.scan().unwrap();
+        assert!(began.elapsed() < Duration::from_secs(60), "seed {seed}, round {round}: {:?}", began.elapsed());
+        assert!(found.listed >= count, "seed {seed}, round {round}");
+        let failed = |problem: &&FileProblem| problem.kind == FileProblemKind::ParserFailed;
+        let failed: Vec<_> = found.unreadable.iter().filter(failed).collect();
         assert!(failed.is_empty(), "seed {seed}, round {round}: {failed:?}");
+        assert_eq!(
+            scan(folder.path()).unwrap(),
+            found,
+            "seed {seed}, round {round}: what is remembered is what is there"
+        );
     }
+}
+
+/// Texts whose values or imports would take forever, or all memory, to find out.
+#[test]
+fn constants_that_explode_are_refusals_of_their_own() {
+    let doubled = (0..60).fold("a0 = 'x'\n".to_owned(), |text, n| text + &format!("a{} = a{n} + a{n}\n", n + 1));
+    let nested = (0..60).fold("a0 = ['x']\n".to_owned(), |text, n| text + &format!("a{} = [a{n}, a{n}]\n", n + 1));
+    let chained = (0..20_000).fold("a0 = 'x'\n".to_owned(), |text, n| text + &format!("a{} = a{n}\n", n + 1));
+    let powers = "a60 = 9 ** 9 ** 9 ** 9\n".to_owned();
+    let many = "a60 = ('x' * 60000) * 60000\n".to_owned();
+    let wide = format!("a60 = [{}]\n", "'x', ".repeat(200_000));
+    let folder = TempDir::new().unwrap();
+    let cases = [doubled, nested, chained.replace("a20000 ", "a60x "), powers, many, wide];
+    for (n, constants) in cases.iter().enumerate() {
+        let last = if n == 2 { "a19999" } else { "a60" };
+        let text = dag_file(&format!("dag{n}"), "q").replace("\"q\"", last);
+        fs::write(folder.path().join(format!("explode{n}.py")), format!("{constants}{text}")).unwrap();
+        fs::write(folder.path().join(format!("consts{n}.py")), constants).unwrap();
+        let imported = format!("from consts{n} import {last}\n{text}").replace("dag_id=\"dag", "dag_id=\"imported");
+        fs::write(folder.path().join(format!("import{n}.py")), imported).unwrap();
+    }
+    for n in 0..40 {
+        fs::write(folder.path().join(format!("step{n}.py")), format!("from step{} import name\n", n + 1)).unwrap();
+    }
+    let far = format!("from step0 import name\n{}", dag_file("far", "q").replace("\"q\"", "name"));
+    fs::write(folder.path().join("far.py"), far).unwrap();
+    fs::write(folder.path().join("good.py"), dag_file("good", "q.good")).unwrap();
+    let began = Instant::now();
+    let scan = scan(folder.path()).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    let declared: Vec<_> = scan.declarations.iter().map(|declared| declared.dag_id.as_str()).collect();
+    assert_eq!(declared, ["good"]);
+    assert_eq!(scan.refusals.len(), 2 * cases.len() + 1, "{:?}", scan.refusals);
+    assert_eq!(scan.unreadable, []);
 }

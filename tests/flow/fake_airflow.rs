@@ -93,6 +93,11 @@ impl FakeAirflow {
         self.0.dags.borrow_mut().insert(dag.to_owned(), said);
     }
 
+    fn said_of(&self, dag: &str) -> DagLookup {
+        let said = self.0.dags.borrow().get(dag).cloned();
+        said.unwrap_or_else(|| self.0.all_dags.borrow().clone())
+    }
+
     /// The next answers about any DAG.
     pub(crate) fn script_dags(&self, said: impl IntoIterator<Item = DagLookup>) {
         self.0.dag_turns.borrow_mut().extend(said);
@@ -157,7 +162,7 @@ fn created() -> TriggerAnswer {
 }
 
 impl Runs for FakeAirflow {
-    async fn trigger(&self, _: &DagId, run: &RunId, conf: &Map<String, Value>) -> TriggerAnswer {
+    async fn trigger(&self, dag: &DagId, run: &RunId, conf: &Map<String, Value>) -> TriggerAnswer {
         self.0.triggers.borrow_mut().push(run.as_str().to_owned());
         let _turn = self.0.gate.acquire().await.unwrap();
         let turn = self.0.turns.borrow_mut().pop_front();
@@ -169,7 +174,15 @@ impl Runs for FakeAirflow {
                 tokio::time::sleep(pause).await;
                 created()
             }
-            None => created(),
+            None => match self.said_of(dag.as_str()) {
+                DagLookup::Found(found) if found.is_active && !found.has_import_errors => created(),
+                DagLookup::Found(_) | DagLookup::Absent => {
+                    return TriggerAnswer::TargetFault("it cannot be started".to_owned());
+                }
+                DagLookup::Unknown(reason) => {
+                    return TriggerAnswer::Unavailable { reason, retry_after: None, server_error: false };
+                }
+            },
         };
         let mut runs = self.0.runs.borrow_mut();
         if runs.contains_key(run.as_str()) {
@@ -197,8 +210,7 @@ impl Dags for FakeAirflow {
         if let Some(said) = self.0.dag_turns.borrow_mut().pop_front() {
             return said;
         }
-        let said = self.0.dags.borrow().get(dag.as_str()).cloned();
-        said.unwrap_or_else(|| self.0.all_dags.borrow().clone())
+        self.said_of(dag.as_str())
     }
 
     async fn list_dags(&self) -> DagList {

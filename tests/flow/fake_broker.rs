@@ -39,6 +39,8 @@ struct State {
     tags: Vec<String>,
     /// So many deliveries are on their way when consuming is stopped.
     late: usize,
+    /// Nothing is delivered until consuming was stopped.
+    keep_ready: bool,
     /// The number of the channel that lives, if one does.
     channel: Option<u64>,
     channels: u64,
@@ -122,6 +124,11 @@ impl FakeBroker {
         self.0.state.borrow().channels
     }
 
+    /// Nothing more is delivered until consuming was stopped, but for what is on its way then.
+    pub(crate) fn keep_ready(&self) {
+        self.0.state.borrow_mut().keep_ready = true;
+    }
+
     /// So many deliveries are on their way when consuming is stopped next.
     pub(crate) fn send_late(&self, count: usize) {
         self.0.state.borrow_mut().late = count;
@@ -194,7 +201,7 @@ impl FakeConsumer {
         if state.channel != Some(self.channel) {
             return Some(Err(Self::lost()));
         }
-        let consumer = state.consumer?;
+        let consumer = state.consumer.filter(|_| !state.keep_ready)?;
         let window = state.unacked.values().filter(|(of, _)| *of == consumer).count();
         if window >= usize::from(self.order.prefetch) {
             return None;
@@ -224,6 +231,7 @@ impl Consumer for FakeConsumer {
         let mut state = self.broker.0.state.borrow_mut();
         let Some(consumer) = state.consumer.take() else { return Vec::new() };
         let late = std::mem::take(&mut state.late);
+        state.keep_ready = false;
         (0..late).filter_map(|_| self.deliver(&mut state, consumer)).collect()
     }
 

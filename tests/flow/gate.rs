@@ -143,36 +143,36 @@ fn a_paused_dag_keeps_its_messages_or_queues_its_runs_where_it_is_told_to() {
     });
 }
 
-/// A consumer with one delivery held by a DAG that has just gone.
-async fn gone_with_one_held() -> World {
+/// A consumer that is stopped, because its DAG has gone, with one delivery in hand; another waits in the queue, and so many
+/// were on their way.
+async fn stopped_with_one_held(on_their_way: usize) -> World {
     let world = World::new();
     world.start();
     world.until("green", is_listening).await;
-    let fault = || TriggerAnswer::TargetFault("Dag with dag_id: 'dag' not found".into());
-    world.airflow.script([Turn::Answer(fault())]);
     world.airflow.set_dags(stale());
-    world.broker.send_late(2);
     world.broker.publish(Some("held"), "x");
     world.until("asked", |w| w.airflow.triggers().len() == 1).await;
-    for id in ["late1", "late2", "waits"] {
-        world.broker.publish(Some(id), "x");
-    }
+    world.broker.keep_ready();
+    world.broker.send_late(on_their_way);
+    (0..on_their_way).for_each(|_| world.broker.publish(None, "late"));
+    world.broker.publish(Some("waits"), "x");
+    world
+        .until("told", |w| w.status() == "waiting_for_dag: Airflow does not find DAG 'dag' in its DAG folder any more")
+        .await;
+    world.until("stopped", |w| !w.broker.is_consumed()).await;
+    assert_eq!((world.broker.unacked(), world.broker.ready()), (1 + on_their_way, 1));
     world
 }
 
 #[test]
 fn a_dag_that_goes_stops_the_consumer_and_keeps_what_is_held() {
     run(async {
-        let world = gone_with_one_held().await;
-        world.until("told", |w| w.status().starts_with("waiting_for_dag: Airflow does not find DAG 'dag'")).await;
-        world.until("stopped", |w| !w.broker.is_consumed()).await;
-        assert!(world.broker.is_attached());
-        let held = world.broker.unacked();
-        assert_eq!(held + world.broker.ready(), 4);
+        let world = stopped_with_one_held(2).await;
+        let asked = world.airflow.triggers().len();
         secs(600).await;
-        assert_eq!((world.broker.unacked(), world.broker.verbs().len()), (held, 0), "nothing bounces");
+        assert_eq!((world.broker.unacked(), world.broker.ready(), world.broker.verbs().len()), (3, 1, 0));
         assert_eq!(world.sql("SELECT consumer_tag FROM subscription_status"), "NULL");
-        assert_eq!(world.airflow.triggers().len(), 1, "and nothing more is asked for");
+        assert_eq!(world.airflow.triggers().len(), asked, "no run is asked for while there is no DAG");
 
         world.airflow.set_dags(dag(false));
         world.until_drained().await;
@@ -184,36 +184,48 @@ fn a_dag_that_goes_stops_the_consumer_and_keeps_what_is_held() {
 }
 
 #[test]
-fn a_channel_without_anything_held_is_closed_and_opened_anew() {
+fn a_channel_that_is_lost_while_consuming_is_paused_costs_nothing() {
+    run(async {
+        let world = stopped_with_one_held(0).await;
+        world.broker.drop_channel();
+        world.until("noticed", |w| !w.broker.is_attached() && w.status().starts_with("waiting_for_dag: ")).await;
+        secs(600).await;
+        assert_eq!((world.broker.is_attached(), world.broker.ready()), (false, 2));
+        world.airflow.set_dags(dag(false));
+        world.until_drained().await;
+        assert_eq!((world.broker.channels(), world.airflow.run_ids().len()), (2, 2));
+    });
+}
+
+#[test]
+fn a_channel_that_nothing_needs_is_closed() {
     run(async {
         let world = World::new();
+        world.set_options(options(OnPaused::Run));
+        world.airflow.set_dags(dag(true));
         world.start();
         world.until("green", is_listening).await;
         world.set_options(options(OnPaused::Hold));
-        world.airflow.set_dags(dag(true));
-        world.airflow.script([Turn::Answer(TriggerAnswer::TargetFault("not found".into()))]);
-        world.broker.publish(Some("a"), "x");
-        world.until("paused", |w| w.status() == "paused_dag: DAG 'dag' is paused").await;
-        world.until("stopped", |w| !w.broker.is_consumed()).await;
-        assert_eq!(world.broker.unacked(), 1);
-        // The channel is lost while consuming is paused: what was held is back in its queue, and waits there.
-        world.broker.drop_channel();
-        world.until("noticed", |w| w.status().starts_with("paused_dag: ")).await;
-        secs(600).await;
-        assert_eq!((world.broker.is_attached(), world.broker.ready()), (false, 1));
-        world.airflow.set_dags(dag(false));
+        world.until("closed", |w| !w.broker.is_attached()).await;
+        world.until("told", |w| w.status() == "paused_dag: DAG 'dag' is paused").await;
+        world.set_options(options(OnPaused::Run));
+        world.broker.publish(Some("m"), "x");
         world.until_drained().await;
         assert_eq!((world.broker.channels(), world.airflow.run_ids().len()), (2, 1));
+    });
+}
 
-        world.airflow.set_dags(dag(true));
-        let turns = [Turn::Answer(TriggerAnswer::TargetFault("not found".into()))];
-        world.airflow.script(turns);
-        world.broker.publish(Some("b"), "x");
-        world.until("stopped", |w| w.broker.is_attached() && !w.broker.is_consumed()).await;
-        world.set_options(options(OnPaused::Run));
+#[test]
+fn what_is_held_goes_back_at_its_deadline_although_consuming_is_paused() {
+    run(async {
+        let world = stopped_with_one_held(0).await;
+        world.until("given back", |w| !w.broker.verbs().is_empty()).await;
+        assert_eq!(world.broker.verbs(), [(Some("held".into()), Verb::GiveBackTried)]);
+        world.until("closed", |w| !w.broker.is_attached()).await;
+        assert_eq!(world.broker.ready(), 2);
+        world.airflow.set_dags(dag(false));
         world.until_drained().await;
-        world.until("resumed", |w| w.broker.is_consumed()).await;
-        assert_eq!(world.broker.channels(), 2);
+        assert_eq!(world.airflow.run_ids().len(), 2);
     });
 }
 

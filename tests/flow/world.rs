@@ -135,9 +135,10 @@ impl World {
 
     /// Waits until the condition holds; the test clock makes it cheap.
     pub(crate) async fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let start = Instant::now();
         let waited = async {
             while !condition(self) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                tokio::time::sleep(Duration::from_millis(10).max(start.elapsed() / 100)).await;
             }
         };
         let limit = Duration::from_secs(3600);

@@ -123,6 +123,23 @@ fn odd_path_is_opened_as_it_is() {
 }
 
 #[test]
+fn values_that_no_program_of_ours_writes_hide_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let connection = Connection::open(state_in(dir.path())).unwrap();
+    add(&connection, 1..3);
+    connection
+        .execute_batch(
+            "UPDATE subscriptions SET dag_id = CAST(x'64ff' AS TEXT), absent_cycles = -5 WHERE id = 1;
+             INSERT INTO connection_status VALUES ('c', 'connected', NULL, 99999999999, 4, 5);",
+        )
+        .unwrap();
+    let facts = view::read(dir.path()).unwrap();
+    assert_eq!(ids(&facts), [1, 2]);
+    assert_eq!((facts.subscriptions[0].dag_id.as_str(), facts.subscriptions[0].absent_cycles), ("d\u{fffd}", 0));
+    assert_eq!(facts.connections[0].consumer_count, Some(u32::MAX));
+}
+
+#[test]
 fn text_that_is_no_json_object_is_shown_as_it_stands() {
     let dir = tempfile::tempdir().unwrap();
     let connection = Connection::open(state_in(dir.path())).unwrap();

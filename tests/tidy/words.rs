@@ -19,7 +19,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("ruff_python_parser", &["discovery"]),
     ("ruff_text_size", &["discovery"]),
     ("toml", &["config"]),
-    ("regex", &["domain"]),
+    ("regex", &["domain", "discovery"]),
     ("unicode_width", &["cli"]),
     ("clap", &["cli", "process", "bin"]),
     ("signal_hook", &["process"]),

@@ -159,3 +159,25 @@ def test_file_of_the_dag_is_the_caller_s():
         pass
 
     assert build().fileloc == __file__
+
+
+def test_id_too_long_for_the_watcher_s_own_queues_is_a_value_error():
+    arguments = {"queue": "orders", "cooldown": 5}
+    for length, fits in ((235, True), (236, False)):
+
+        @dag(dag_id="x" * length, schedule=None)
+        def build():
+            pass
+
+        if fits:
+            rmq_trigger(**arguments)(build)()
+            rmq_trigger(**arguments)(DAG(dag_id="x" * length, schedule=None))
+        else:
+            with pytest.raises(ValueError, match="at most 235 bytes"):
+                rmq_trigger(**arguments)(build)()
+            with pytest.raises(ValueError, match="at most 235 bytes"):
+                rmq_trigger(**arguments)(DAG(dag_id="x" * length, schedule=None))
+    leading = rmq_trigger(**arguments, cooldown_edge="leading")
+    assert leading(DAG(dag_id="x" * 240, schedule=None)).dag_id == "x" * 240
+    with pytest.raises(ValueError, match="at most 239 bytes"):
+        rmq_trigger(exchange="events", routing_keys=["a"])(DAG(dag_id="x" * 240, schedule=None))

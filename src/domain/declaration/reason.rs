@@ -14,6 +14,20 @@ pub enum RefusalReason {
         /// What stands there, with its article.
         found: &'static str,
     },
+    /// A name that the text alone does not give one certain value.
+    NotConstant {
+        /// The name, with its dots.
+        name: String,
+        /// Why, as a clause.
+        because: String,
+    },
+    /// The value is larger, or takes more work, than any honest one.
+    TooLarge,
+    /// Python itself fails here.
+    FailsInPython {
+        /// At what.
+        what: &'static str,
+    },
     /// The value is written out and of the wrong type.
     WrongType {
         /// What it has to be, with its article.
@@ -53,8 +67,6 @@ pub enum RefusalReason {
     },
     /// `*args` or `**options` hide arguments.
     Unpacked,
-    /// The argument is known and this version cannot act on it.
-    NotHandled,
     /// There is no argument of this name, or not so many by position.
     UnknownArgument {
         /// The argument that may be meant.
@@ -62,6 +74,8 @@ pub enum RefusalReason {
     },
     /// The argument is given twice.
     GivenTwice,
+    /// No DAG is named, where a name has to be written.
+    NoDagId,
     /// Neither queue nor exchange is named.
     NoQueue,
     /// More than one of `queue`, `queues` and `exchange`.
@@ -99,8 +113,15 @@ pub enum RefusalReason {
     NotOverDag,
     /// `@rmq_trigger` without its parentheses.
     NotCalled,
-    /// `rmq_trigger` is used otherwise than as a decorator.
+    /// `rmq_trigger` is used otherwise than as a decorator or called with a DAG.
     NotADecorator,
+    /// What `rmq_trigger(…)` is called with is no DAG that can be seen.
+    TargetUnknown {
+        /// What it is, with its article.
+        found: &'static str,
+    },
+    /// A decorator below `@dag` may change the name that becomes the DAG's id.
+    NameHidden,
     /// A decorator called `rmq_trigger` whose import does not show that it is the watcher's.
     UnknownImport,
     /// The same queue, connection and DAG are declared elsewhere already.
@@ -125,6 +146,9 @@ impl RefusalReason {
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotLiteral { .. } => "not_literal",
+            Self::NotConstant { .. } => "not_constant",
+            Self::TooLarge => "too_large",
+            Self::FailsInPython { .. } => "fails_in_python",
             Self::WrongType { .. } => "wrong_type",
             Self::OutOfRange { .. } => "out_of_range",
             Self::NotAChoice { .. } => "not_a_choice",
@@ -132,9 +156,9 @@ impl RefusalReason {
             Self::Entry { reason, .. } => reason.code(),
             Self::NotJson { .. } => "not_json",
             Self::Unpacked => "unpacked",
-            Self::NotHandled => "not_handled",
             Self::UnknownArgument { .. } => "unknown_argument",
             Self::GivenTwice => "given_twice",
+            Self::NoDagId => "no_dag_id",
             Self::NoQueue => "no_queue",
             Self::TwoSources { .. } => "two_sources",
             Self::Invalid(_) => "invalid",
@@ -148,6 +172,8 @@ impl RefusalReason {
             Self::NotOverDag => "not_over_dag",
             Self::NotCalled => "not_called",
             Self::NotADecorator => "not_a_decorator",
+            Self::TargetUnknown { .. } => "target_unknown",
+            Self::NameHidden => "name_hidden",
             Self::UnknownImport => "unknown_import",
             Self::Duplicate { .. } => "duplicate",
             Self::MadeByHand { .. } => "made_by_hand",
@@ -164,6 +190,12 @@ impl fmt::Display for RefusalReason {
                 f,
                 "the file is read and never executed, so the value has to be written out here, and this is {found}"
             ),
+            Self::NotConstant { name, because } => write!(
+                f,
+                "the file is read and never executed, and `{name}` is no constant to it: {because}"
+            ),
+            Self::TooLarge => f.write_str("the value is too large to be meant, or takes too long to find out; write it out"),
+            Self::FailsInPython { what } => write!(f, "Python itself fails here: {what}"),
             Self::WrongType { expected, found } => write!(f, "this has to be {expected}, and it is {found}"),
             Self::OutOfRange { expected, found } => write!(f, "this has to be {expected}, and it is {found}"),
             Self::NotAChoice { choices, found } => {
@@ -181,9 +213,6 @@ impl fmt::Display for RefusalReason {
             Self::Unpacked => f.write_str(
                 "the file is read and never executed, so every argument has to be written out; `*` and `**` hide them",
             ),
-            Self::NotHandled => f.write_str(
-                "this version of the watcher cannot act on this argument; leave it out or update the watcher",
-            ),
             Self::UnknownArgument { meant: Some(meant) } => {
                 write!(f, "there is no such argument; did you mean `{meant}`?")
             }
@@ -191,6 +220,7 @@ impl fmt::Display for RefusalReason {
                 f.write_str("there is no such argument; docs/configuration.md lists them all")
             }
             Self::GivenTwice => f.write_str("the argument is given twice"),
+            Self::NoDagId => f.write_str("no DAG is named; write `dag_id: …`"),
             Self::NoQueue => f.write_str(
                 "nothing says where messages come from; write `queue=\"…\"`, `queues=[…]` or `exchange=\"…\"`",
             ),
@@ -225,7 +255,14 @@ impl fmt::Display for RefusalReason {
             ),
             Self::NotCalled => f.write_str("the decorator has no arguments; write `@rmq_trigger(queue=\"…\")`"),
             Self::NotADecorator => f.write_str(
-                "only `@rmq_trigger(…)` above `@dag` can be read by this version of the watcher, and here it is used otherwise",
+                "only `@rmq_trigger(…)` above `@dag` and `rmq_trigger(…)(dag)` can be read, and here it is used otherwise",
+            ),
+            Self::TargetUnknown { found } => write!(
+                f,
+                "the DAG it is meant for has to be seen in this file, as `with DAG(\"…\") as dag`, and this is {found}"
+            ),
+            Self::NameHidden => f.write_str(
+                "what stands below `@dag` may change the name that becomes the DAG's id; write `@dag(dag_id=\"…\")`",
             ),
             Self::UnknownImport => f.write_str(
                 "the file does not import this `rmq_trigger` from `airflow_rmq_watcher` or `airflow_provider_rmq.watcher.decorators`",

@@ -263,9 +263,11 @@ impl<'a> Unknown<'a> {
     }
 }
 
-/// A file and every directory (or archive) above it, the folder itself as the empty text.
+/// A file and every directory (or archive) above it, the folder itself as the empty text; of several folders, the bundle's name
+/// with its colon.
 fn above(file: &str) -> impl Iterator<Item = &str> {
-    let ends = file.match_indices('/').map(|(at, _)| at);
+    let bundle = file.find(':').map(|at| at + 1);
+    let ends = file.match_indices('/').map(|(at, _)| at).chain(bundle);
     [0].into_iter().chain(ends).chain([file.len()]).map(|end| &file[..end])
 }
 

@@ -1,6 +1,6 @@
 //! The tables that are shown, read a page at a time.
 
-use rusqlite::types::Value as Sql;
+use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::{Map, Value};
 
@@ -15,14 +15,14 @@ pub(super) fn watcher(connection: &Connection) -> rusqlite::Result<Option<Watche
                stopped_at_ms FROM watchers WHERE id = 1";
     let read = |row: &Row<'_>| {
         Ok(WatcherRow {
-            hostname: row.get("hostname")?,
-            pid: row.get("pid")?,
-            version: row.get("version")?,
+            hostname: text(row, "hostname")?,
+            pid: i32::try_from(row.get::<_, i64>("pid")?).unwrap_or(0),
+            version: text(row, "version")?,
             started_at_ms: row.get("started_at_ms")?,
             last_cycle_at_ms: row.get("last_cycle_at_ms")?,
             interval_ms: row.get("interval_ms")?,
             budget_ms: row.get("budget_ms")?,
-            last_error: row.get("last_error")?,
+            last_error: optional_text(row, "last_error")?,
             counters: object(row, "counters").map(Value::Object)?,
             stopped_at_ms: row.get("stopped_at_ms")?,
         })
@@ -38,19 +38,19 @@ pub(super) fn subscriptions(connection: &Connection) -> rusqlite::Result<Vec<Sub
     paged(connection, sql, Sql::Integer(i64::MIN), |row| {
         Ok(SubscriptionRow {
             id: SubscriptionId(row.get("key")?),
-            dag_id: DagId::new(row.get::<_, String>("dag_id")?),
-            queue: QueueName::new(row.get::<_, String>("queue")?),
-            conn_id: ConnId::new(row.get::<_, String>("conn_id")?),
-            source: row.get("source")?,
-            origin: row.get("origin")?,
+            dag_id: DagId::new(text(row, "dag_id")?),
+            queue: QueueName::new(text(row, "queue")?),
+            conn_id: ConnId::new(text(row, "conn_id")?),
+            source: text(row, "source")?,
+            origin: text(row, "origin")?,
             options: object(row, "options")?,
             enabled: row.get("enabled")?,
-            invalid: row.get("invalid")?,
-            absent_cycles: row.get("absent_cycles")?,
+            invalid: optional_text(row, "invalid")?,
+            absent_cycles: count(row.get("absent_cycles")?),
             deleted_at_ms: row.get("deleted_at_ms")?,
-            status: row.get("status")?,
-            last_error: row.get("last_error")?,
-            consumer_tag: row.get("consumer_tag")?,
+            status: optional_text(row, "status")?,
+            last_error: optional_text(row, "last_error")?,
+            consumer_tag: optional_text(row, "consumer_tag")?,
             status_at_ms: row.get("updated_at_ms")?,
         })
     })
@@ -61,10 +61,10 @@ pub(super) fn connections(connection: &Connection) -> rusqlite::Result<Vec<Conne
                WHERE conn_id > ?1 ORDER BY conn_id LIMIT ?2";
     paged(connection, sql, Sql::Text(String::new()), |row| {
         Ok(ConnectionRow {
-            conn_id: ConnId::new(row.get::<_, String>("key")?),
-            status: row.get("status")?,
-            last_error: row.get("last_error")?,
-            consumer_count: row.get("consumer_count")?,
+            conn_id: ConnId::new(text(row, "key")?),
+            status: text(row, "status")?,
+            last_error: optional_text(row, "last_error")?,
+            consumer_count: row.get::<_, Option<i64>>("consumer_count")?.map(count),
             last_reconcile_at_ms: row.get("last_reconcile_at_ms")?,
         })
     })
@@ -75,13 +75,13 @@ pub(super) fn refusals(connection: &Connection) -> rusqlite::Result<Vec<RefusalR
                WHERE id > ?1 ORDER BY id LIMIT ?2";
     paged(connection, sql, Sql::Integer(i64::MIN), |row| {
         Ok(RefusalRow {
-            origin: row.get("origin")?,
-            dag_id: row.get::<_, Option<String>>("dag_id")?.map(DagId::new),
-            queue: row.get::<_, Option<String>>("queue")?.map(QueueName::new),
-            conn_id: row.get::<_, Option<String>>("conn_id")?.map(ConnId::new),
-            parameter: row.get("parameter")?,
-            reason: row.get("reason")?,
-            sentence: row.get("sentence")?,
+            origin: text(row, "origin")?,
+            dag_id: optional_text(row, "dag_id")?.map(DagId::new),
+            queue: optional_text(row, "queue")?.map(QueueName::new),
+            conn_id: optional_text(row, "conn_id")?.map(ConnId::new),
+            parameter: optional_text(row, "parameter")?,
+            reason: text(row, "reason")?,
+            sentence: text(row, "sentence")?,
             since_ms: row.get("since_ms")?,
         })
     })
@@ -112,9 +112,28 @@ fn paged<T>(
     }
 }
 
+/// A text, also one that is no UTF-8: a row that somebody has damaged must not hide all others.
+fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<String> {
+    optional_text(row, column).map(Option::unwrap_or_default)
+}
+
+fn optional_text(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<String>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Real(number) => Some(number.to_string()),
+        ValueRef::Null => None,
+    })
+}
+
+/// A count; what is none is shown as the nearest that is.
+fn count(number: i64) -> u32 {
+    u32::try_from(number.max(0)).unwrap_or(u32::MAX)
+}
+
 /// A column that holds a JSON object. What is none is shown as it stands, under a name that says so.
 fn object(row: &Row<'_>, column: &str) -> rusqlite::Result<Map<String, Value>> {
-    let text: String = row.get(column)?;
+    let text = text(row, column)?;
     Ok(match serde_json::from_str(&text) {
         Ok(Value::Object(object)) => object,
         Ok(_) | Err(_) => Map::from_iter([("unreadable".to_owned(), Value::String(text))]),

@@ -151,8 +151,15 @@ fn detail(dialect: Dialect, status: u16, title: &str, text: &str) -> Reply {
 fn api_answer(state: &mut State, request: &Request, parts: &[&str]) -> Reply {
     match (request.method.as_str(), parts) {
         ("GET", ["dags"]) => {
-            let dags: Vec<_> = state.dags.iter().map(|(id, dag)| dag_json(state.dialect, id, dag)).collect();
-            Reply::json(200, &json!({"total_entries": dags.len(), "dags": dags}))
+            let number = |name: &str, otherwise: usize| {
+                let pair = request.query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+                pair.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+            };
+            let all = ["exclude_stale=false", "only_active=false"].iter().any(|flag| request.query.contains(flag));
+            let dags: Vec<_> = state.dags.iter().filter(|(_, dag)| all || !dag.stale).collect();
+            let (offset, limit) = (number("offset", 0), number("limit", 100).min(100));
+            let page = dags.iter().skip(offset).take(limit).map(|(id, dag)| dag_json(state.dialect, id, dag));
+            Reply::json(200, &json!({"total_entries": dags.len(), "dags": page.collect::<Vec<_>>()}))
         }
         ("GET", ["dags", id]) => match state.dags.get(*id) {
             Some(dag) => Reply::json(200, &dag_json(state.dialect, id, dag)),
@@ -168,6 +175,10 @@ fn api_answer(state: &mut State, request: &Request, parts: &[&str]) -> Reply {
             None => unknown_run(state.dialect, id, run_id),
         },
         ("POST", ["dags", id, "dagRuns"]) => trigger(state, request, id),
+        ("GET", ["variables", key]) => match state.variables.get(*key) {
+            Some(value) => Reply::json(200, &json!({"key": key, "value": value, "description": null})),
+            None => unknown_variable(state.dialect, key),
+        },
         _ => no_route(state.dialect, &request.path),
     }
 }
@@ -188,6 +199,13 @@ fn unknown_run(dialect: Dialect, id: &str, run_id: &str) -> Reply {
         }
     };
     detail(dialect, 404, "DAGRun not found", &text)
+}
+
+fn unknown_variable(dialect: Dialect, key: &str) -> Reply {
+    match dialect {
+        Dialect::V1 => problem(404, "Variable not found", "Variable does not exist".into()),
+        Dialect::V2 => Reply::json(404, &json!({"detail": format!("The Variable with key: `{key}` was not found")})),
+    }
 }
 
 fn trigger(state: &mut State, request: &Request, id: &str) -> Reply {

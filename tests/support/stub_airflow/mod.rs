@@ -163,6 +163,11 @@ impl StubAirflow {
         self.state().dags.remove(dag);
     }
 
+    /// Sets a Variable.
+    pub fn set_variable(&self, key: &str, value: &str) {
+        self.state().variables.insert(key.to_owned(), value.to_owned());
+    }
+
     /// Adds a run that somebody else created.
     pub fn add_run(&self, dag: &str, run_id: &str, conf: serde_json::Value) {
         self.state().runs.push(StubRun {

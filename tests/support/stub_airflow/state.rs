@@ -54,6 +54,7 @@ pub struct State {
     pub scheduler_healthy: bool,
     pub dags: BTreeMap<String, StubDag>,
     pub runs: Vec<StubRun>,
+    pub variables: BTreeMap<String, String>,
     /// Tokens (version 3) or session cookies (version 2) that are good.
     pub sessions: BTreeSet<String>,
     pub expired: BTreeSet<String>,
@@ -78,6 +79,7 @@ impl State {
             scheduler_healthy: true,
             dags: BTreeMap::new(),
             runs: Vec::new(),
+            variables: BTreeMap::new(),
             sessions: BTreeSet::new(),
             expired: BTreeSet::new(),
             seen: Vec::new(),

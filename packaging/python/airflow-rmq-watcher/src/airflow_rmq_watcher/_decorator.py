@@ -47,14 +47,15 @@ def rmq_trigger(
     dedup_key: str | None = None,
     cooldown_edge: str | None = None,
     cooldown_key: str | None = None,
-    ack_deadline_override: bool | None = None,
+    ack_deadline_override: int | None = None,
     inputs: dict[str, Any] | None = None,
     ack_on: str | None = None,
 ) -> Callable[[_Target], _Target]:
     """Declare that messages start the decorated DAG.
 
     Exactly one of ``queue``, ``queues`` and ``exchange`` names where the messages come from; ``conn_id`` is the Airflow
-    connection to RabbitMQ. Write every argument out as a literal: the watcher reads the file without executing it.
+    connection to RabbitMQ. The watcher reads the file without executing it, so write each argument out, or as a constant of
+    this file or of another file in the DAG folder.
 
     :param queue: consume this queue.
     :param queues: consume each of these queues.
@@ -80,6 +81,15 @@ def rmq_trigger(
     _arguments.check_bool("ack_unmatched", ack_unmatched)
     if exchange is not None:
         _arguments.check_routing(routing_keys, routing_key_ids, routing_key_status)
+    _arguments.check_alone(
+        cooldown,
+        exchange,
+        routing_keys=routing_keys,
+        routing_key_ids=routing_key_ids,
+        routing_key_status=routing_key_status,
+        cooldown_edge=cooldown_edge,
+        cooldown_key=cooldown_key,
+    )
     _arguments.check_options(
         max_concurrent_runs=max_concurrent_runs,
         on_paused=on_paused,
@@ -95,23 +105,27 @@ def rmq_trigger(
         ack_on=ack_on,
     )
 
+    def accept(dag: Any) -> None:
+        _arguments.check_dag_id(dag.dag_id, exchange, cooldown, cooldown_edge)
+        _mark(dag, exchange)
+
     def decorate(target: _Target) -> _Target:
         if _is_dag(target):
-            _mark(target, exchange)
+            accept(target)
             return target
         if not callable(target) or isinstance(target, type):
             raise TypeError(f"@rmq_trigger decorates {_name(target)!r}: {_ORDER_HINT}.")
         if _is_factory(target):
-            # Only the exchange has to be remembered on the DAG, which does not exist before the call.
-            return target if exchange is None else _checked(target, exchange)
+            # The DAG does not exist before the call; only its exchange and its id have to be looked at then.
+            return target if exchange is None and cooldown == 0 else _checked(target, accept)
         if _may_hide_a_factory(target):
-            return _checked(target, exchange)
+            return _checked(target, accept)
         raise TypeError(f"@rmq_trigger decorates the plain function {_name(target)!r}: {_ORDER_HINT}.")
 
     return decorate
 
 
-def _checked(factory: _Target, exchange: str | None) -> _Target:
+def _checked(factory: _Target, accept: Callable[[Any], None]) -> _Target:
     """The factory, with a look at what each call returns."""
 
     call: Any = factory
@@ -126,7 +140,7 @@ def _checked(factory: _Target, exchange: str | None) -> _Target:
         # Airflow takes the file of whoever calls the factory for the DAG's file, and here that is this module.
         if getattr(dag, "fileloc", None) == __file__:
             dag.fileloc = sys._getframe(1).f_code.co_filename
-        _mark(dag, exchange)
+        accept(dag)
         return dag
 
     return cast(_Target, checked)
