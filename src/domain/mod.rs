@@ -19,6 +19,7 @@ pub mod encoding;
 pub mod envelope;
 pub mod fault;
 pub mod fields;
+pub mod filter;
 pub mod gate;
 pub mod key;
 pub mod ledger;

@@ -21,6 +21,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("flate2", &["domain"]),
     ("ruzstd", &["domain"]),
     ("toml", &["config"]),
+    ("regex", &["domain", "discovery"]),
     ("unicode_width", &["cli"]),
     ("clap", &["cli", "process", "bin"]),
     ("signal_hook", &["process"]),
