@@ -33,6 +33,7 @@ use crate::domain::outcome::{AccessAnswer, Dialect};
 use crate::domain::shutdown::Phase;
 use crate::pipeline::{self, Arrow, Clock, Context, Identity, Limits};
 use crate::reconcile::{self, Controls, Pace};
+use crate::store::bodies::Bodies;
 use crate::store::{Store, StoreError};
 use crate::telemetry::{self, LogHandle, events};
 use folder::Folder;
@@ -48,6 +49,9 @@ const AFTER_DEFECT: Duration = Duration::from_secs(30);
 
 /// How often an Airflow that does not answer, or refuses us, is asked again at the start.
 const GREET_EVERY: Duration = Duration::from_secs(30);
+
+/// How often old files of bodies are looked for.
+const PRUNE_EVERY: Duration = Duration::from_secs(3600);
 
 /// What the process gives the loop.
 pub struct Inputs {
@@ -106,6 +110,7 @@ pub async fn run(inputs: Inputs) -> Result<(), AppError> {
     let pace = pace(&settings, can_start);
     let declarations = Folder::new(settings.dags.clone());
     let mut helpers = JoinSet::new();
+    helpers.spawn_local(prune_bodies(bodies(&settings)));
     if can_start {
         helpers.spawn_local(greet_airflow(Rc::clone(&context), connections, declarations.default_syntax()));
         let asking = Rc::clone(&context);
@@ -179,6 +184,26 @@ fn context(
     let identity = Identity { hostname: settings.hostname.clone(), pid: std::process::id() };
     let clock: Clock = Rc::new(now_ms);
     Context::new(store, airflow, clock, limits, identity, Rc::new(move |arrow: Arrow| on_arrow(arrow.code())))
+        .with_bodies(settings.consume.body, bodies(settings))
+}
+
+fn bodies(settings: &Settings) -> Bodies {
+    Bodies::new(&settings.state_dir, settings.consume.body_files_kept_for)
+}
+
+/// Removes files of bodies that are past their time, at the start and once an hour.
+async fn prune_bodies(bodies: Bodies) {
+    loop {
+        match bodies.prune(now_ms()).await {
+            Ok(gone) => tracing::debug!(gone, "removed old files of bodies"),
+            Err(error) => tracing::warn!(
+                event = events::BODIES_NOT_PRUNED,
+                "RMQ Watcher: cannot remove old bodies from the folder files of the state directory: {error}; tried again \
+                 in an hour"
+            ),
+        }
+        sleep(PRUNE_EVERY).await;
+    }
 }
 
 /// Asks Airflow at the start, so that a wrong address or login is said before the first message meets it, and connections

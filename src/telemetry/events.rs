@@ -182,6 +182,8 @@ events! {
     STORE_WRITE_FAILED = "store.write_failed" @ Warn;
     /// ERROR: the state file was broken; it was moved aside and a new one begun.
     STORE_MOVED_ASIDE = "store.moved_aside" @ Error;
+    /// WARNING: old files of bodies cannot be removed.
+    BODIES_NOT_PRUNED = "bodies.not_pruned" @ Warn;
     /// WARNING: there is no control socket; the watcher goes on without it.
     CONTROL_UNAVAILABLE = "control.unavailable" @ Warn;
     /// DEBUG: a process asks on the control socket.
