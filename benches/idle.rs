@@ -2,7 +2,8 @@
 //!
 //! `cargo bench --bench idle [-- --seconds 60 --settle 15 --broker 4]`. Both processes have one consumer on one queue without
 //! messages; the watcher runs under a parent, as it does beside a scheduler, and has one subscription. After a time to
-//! settle (threads for files end when they have had nothing to do for 10 s) both are looked at twice, and what happened between the looks is printed. Needs a node of `tests/env`.
+//! settle (a thread that reads files ends once it has had nothing to do for 10 s) both are looked at twice, and what happened
+//! between the looks is printed. Needs a node of `tests/env`.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 

@@ -7,10 +7,12 @@ mod folder;
 mod state;
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -31,6 +33,7 @@ use crate::domain::outcome::{AccessAnswer, Dialect};
 use crate::domain::shutdown::Phase;
 use crate::pipeline::{self, Arrow, Clock, Context, Identity, Limits};
 use crate::reconcile::{self, Controls, Pace};
+use crate::store::bodies::Bodies;
 use crate::store::{Store, StoreError};
 use crate::telemetry::{self, LogHandle, events};
 use folder::Folder;
@@ -41,8 +44,14 @@ const CLOSE_STORE: Duration = Duration::from_secs(5);
 /// Requests of the control socket that may wait for the control flow.
 const REQUESTS: usize = 16;
 
+/// The pause before a helper that met a defect of this program begins again.
+const AFTER_DEFECT: Duration = Duration::from_secs(30);
+
 /// How often an Airflow that does not answer, or refuses us, is asked again at the start.
 const GREET_EVERY: Duration = Duration::from_secs(30);
+
+/// How often old files of bodies are looked for.
+const PRUNE_EVERY: Duration = Duration::from_secs(3600);
 
 /// What the process gives the loop.
 pub struct Inputs {
@@ -101,12 +110,17 @@ pub async fn run(inputs: Inputs) -> Result<(), AppError> {
     let pace = pace(&settings, can_start);
     let declarations = Folder::new(settings.dags.clone());
     let mut helpers = JoinSet::new();
+    helpers.spawn_local(prune_bodies(bodies(&settings)));
     if can_start {
         helpers.spawn_local(greet_airflow(Rc::clone(&context), connections, declarations.default_syntax()));
-        helpers.spawn_local(pipeline::ask_waiting(Rc::clone(&context)));
+        let asking = Rc::clone(&context);
+        helpers.spawn_local(kept_up(move || pipeline::ask_waiting(Rc::clone(&asking))));
     }
+    let learning = Rc::clone(&context);
+    helpers.spawn_local(kept_up(move || reconcile::record_learnt(Rc::clone(&learning))));
     let (asked, requests) = mpsc::channel(REQUESTS);
-    helpers.spawn_local(control::serve(settings.state_dir.join(control::FILE_NAME), asked));
+    let socket = settings.state_dir.join(control::FILE_NAME);
+    helpers.spawn_local(kept_up(move || control::serve(socket.clone(), asked.clone())));
     let controls = Controls { scheduler_exited, requests, phase };
     reconcile::run(context, Rc::clone(&pool), declarations, pace, controls).await;
     helpers.shutdown().await;
@@ -124,6 +138,14 @@ fn pace(settings: &Settings, can_start: bool) -> Pace {
         environment: [reconcile.interval_variable.clone(), reconcile.timeout_variable.clone()],
         can_start,
         hostname: settings.hostname.clone(),
+    }
+}
+
+/// Runs a helper, and begins it again where it meets a defect of this program, which the panic hook has told. One that returns is
+/// through.
+async fn kept_up<F: Future<Output = ()>>(helper: impl Fn() -> F) {
+    while AssertUnwindSafe(helper()).catch_unwind().await.is_err() {
+        sleep(AFTER_DEFECT).await;
     }
 }
 
@@ -162,6 +184,26 @@ fn context(
     let identity = Identity { hostname: settings.hostname.clone(), pid: std::process::id() };
     let clock: Clock = Rc::new(now_ms);
     Context::new(store, airflow, clock, limits, identity, Rc::new(move |arrow: Arrow| on_arrow(arrow.code())))
+        .with_bodies(settings.consume.body, bodies(settings))
+}
+
+fn bodies(settings: &Settings) -> Bodies {
+    Bodies::new(&settings.state_dir, settings.consume.body_files_kept_for)
+}
+
+/// Removes files of bodies that are past their time, at the start and once an hour.
+async fn prune_bodies(bodies: Bodies) {
+    loop {
+        match bodies.prune(now_ms()).await {
+            Ok(gone) => tracing::debug!(gone, "removed old files of bodies"),
+            Err(error) => tracing::warn!(
+                event = events::BODIES_NOT_PRUNED,
+                "RMQ Watcher: cannot remove old bodies from the folder files of the state directory: {error}; tried again \
+                 in an hour"
+            ),
+        }
+        sleep(PRUNE_EVERY).await;
+    }
 }
 
 /// Asks Airflow at the start, so that a wrong address or login is said before the first message meets it, and connections
@@ -187,7 +229,7 @@ async fn greet_airflow(context: Rc<Context<AirflowClient>>, connections: Rc<Conn
         if said != trouble {
             tracing::warn!(
                 event = events::AIRFLOW_NOT_READY,
-                "RMQ Watcher: no DAG can be started: {trouble}; messages are held meanwhile"
+                "RMQ Watcher: no DAG can be started: {trouble}; messages wait meanwhile"
             );
             said = trouble;
         }

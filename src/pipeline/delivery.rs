@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
+use super::body;
 use super::channel::Held;
 use super::context::{Arrow, Context};
 use super::dags::ask_in_place;
@@ -15,7 +16,6 @@ use super::hold::{Woken, pause, unless_ended, wait};
 use super::ledgered::{self, Ledgered};
 use super::report::Report;
 use crate::domain::attempt::{Attempt, Command, Hold, Input, Trouble, conf_origin};
-use crate::domain::conf;
 use crate::domain::dag_state::DagView;
 use crate::domain::envelope::Envelope;
 use crate::domain::gate::{Deliver, Dropped, Judgement, deliver, judge};
@@ -23,7 +23,7 @@ use crate::domain::key::{DeliveryKey, KeyKind};
 use crate::domain::ledger::{Binding, ConfOrigin, Outcome};
 use crate::domain::options::OnMissing;
 use crate::domain::outcome::{RunLookup, TriggerAnswer};
-use crate::domain::payload::{immediate_conf, message_head};
+use crate::domain::payload::message_head;
 use crate::domain::shutdown::Phase;
 use crate::domain::subscription::Subscription;
 use crate::domain::target::TargetHistory;
@@ -212,10 +212,11 @@ impl<R: Runs + Dags, S: Settler> Task<R, S> {
     }
 
     async fn trigger(&mut self, flight: &mut Flight<R, S>) -> Result<TriggerAnswer, Woken> {
-        let conf = immediate_conf(&self.envelope, self.subscription.id);
-        let answer = match conf::validate(&conf) {
-            Err(problem) => TriggerAnswer::Refused(problem.to_string()),
-            Ok(()) => {
+        let desk = Rc::clone(&self.desk);
+        let conf = body::conf(&desk.context, &self.envelope, self.subscription.id, &flight.ledgered.run_id).await;
+        let answer = match conf {
+            Err(instead) => instead,
+            Ok(conf) => {
                 let _permit = self.permit_once_recorded(flight).await?;
                 self.tried = true;
                 self.desk.context.runs.trigger(&self.subscription.dag_id, &flight.ledgered.run_id, &conf).await

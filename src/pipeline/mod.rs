@@ -9,6 +9,7 @@
 //! - A row is driven by one task at a time; a redelivery that binds to it takes that task's seat over (`flights`).
 //! - No task outlives its worker, no worker the stop.
 
+mod body;
 mod channel;
 mod context;
 mod dags;

@@ -70,7 +70,7 @@ impl Report {
 
     /// The gate is closed. Said once for each reason; nothing is said of the moment before Airflow's first answer.
     pub(super) async fn gate_closed<R>(&self, context: &Context<R>, closed: Closed, sentence: Option<String>) {
-        let (attachment, now) = (closed.attachment(), Some((closed, sentence)));
+        let (attachment, now) = (closed.attachment(sentence.is_some()), Some((closed, sentence)));
         if *self.closed.borrow() == now && self.attachment.get() == attachment {
             return;
         }
@@ -325,7 +325,7 @@ impl Report {
 
     /// While the gate is closed, that is what the row says, whatever else happens to single deliveries.
     async fn write<R>(&self, context: &Context<R>, attachment: Attachment, error: Option<String>) {
-        let waits = matches!(attachment, Attachment::WaitingForDag | Attachment::PausedDag);
+        let waits = matches!(attachment, Attachment::WaitingForDag | Attachment::PausedDag | Attachment::Unanswered);
         let closed = self.closed.borrow().as_ref().filter(|_| waits).and_then(|(_, sentence)| sentence.clone());
         let error = closed.or(error);
         let status = subscription_status(attachment, self.trouble.get());
