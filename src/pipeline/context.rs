@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use super::attached::Attached;
 use super::dags::DagBook;
 use crate::domain::ids::{ConsumerTag, DagId, SubscriptionId};
 use crate::domain::target::TargetHistory;
@@ -88,6 +89,8 @@ pub struct Context<R> {
     pub limits: Limits,
     /// What Airflow has said of its DAGs.
     pub dags: Rc<DagBook>,
+    /// The consumers that are held now.
+    pub attached: Attached,
     identity: Identity,
     pub(super) requests: Arc<Semaphore>,
     pub(super) targets: RefCell<HashMap<DagId, TargetHistory>>,
@@ -104,6 +107,7 @@ impl<R> Context<R> {
             clock,
             limits,
             dags: Rc::default(),
+            attached: Attached::default(),
             identity,
             requests: Arc::new(Semaphore::new(limits.max_in_flight)),
             targets: RefCell::default(),

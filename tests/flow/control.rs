@@ -16,6 +16,7 @@ use rmq_watcher::reconcile::{self, Asked, Controls, Pace};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::fake_airflow::dag;
 use crate::world::{World, context, limits, run};
 
 /// What a scan brings, until something else is set; a change of it can be told as inotify would.
@@ -425,5 +426,28 @@ fn a_stop_comes_between_steps_and_waits_for_no_scan() {
         assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
         assert_eq!(world.sql("SELECT stopped_at_ms IS NULL FROM watchers"), "0");
         drop(release);
+    });
+}
+
+#[test]
+fn a_connection_is_connected_while_a_consumer_is_held_over_it_and_no_longer() {
+    run(async {
+        let world = World::new();
+        with_flow(&world, Folder::of(declared(&[("dag", "orders")])), true, async |flow| {
+            let says = |wanted: &'static str| {
+                let sql = "SELECT status || ' ' || consumer_count FROM connection_status";
+                world.until(wanted, move |w| w.sql(sql) == wanted)
+            };
+            says("connected 1").await;
+            world.airflow.set_dags(dag(true));
+            world.until("paused", |w| w.status().starts_with("paused_dag")).await;
+            says("unknown 0").await;
+            world.airflow.set_dags(dag(false));
+            says("connected 1").await;
+            flow.folder.set(declared(&[]));
+            world.until("deleted", |_| flow.rows() == "0").await;
+            says("unknown 0").await;
+        })
+        .await;
     });
 }
