@@ -7,7 +7,8 @@ use super::table::{Cell, Column, Paint, Row, lines};
 use super::text::{instant, plain, since, span, wrap};
 use crate::domain::ids::SubscriptionId;
 use crate::domain::view::{
-    ConnectionView, MISSES_ALLOWED, Reason, ShownStatus, SubscriptionView, Tone, View, WatcherState, WatcherView,
+    ConnectionView, MISSES_ALLOWED, Process, Reason, ShownStatus, SubscriptionView, Tone, View, WatcherState,
+    WatcherView,
 };
 
 /// Everything at a glance.
@@ -220,7 +221,7 @@ pub(super) fn told(watcher: &WatcherView, now_ms: i64) -> String {
         (Some(hostname), Some(version)) => format!("{pid} on {hostname}, version {version}"),
         (_, _) => pid,
     };
-    let process = process.as_deref().unwrap_or("not visible from here");
+    let process = process.unwrap_or(Process::NotVisible);
     let cycle = match watcher.last_cycle_age_secs {
         Some(secs) => format!("last cycle {} ago", span(secs)),
         None => "in its first cycle".to_owned(),
@@ -233,6 +234,12 @@ pub(super) fn told(watcher: &WatcherView, now_ms: i64) -> String {
         }
         WatcherState::Starting => {
             format!("starting; {whose} ({process}) holds the state directory and has not begun its cycles")
+        }
+        WatcherState::Stalled if process == Process::Stopped => {
+            format!(
+                "stalled, {cycle}: its process is stopped and does nothing until SIGCONT tells it to go on; {whose} holds the state \
+                 directory"
+            )
         }
         WatcherState::Stalled => {
             let limit = span(watcher.stale_after_secs);

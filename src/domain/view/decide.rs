@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::rows::{ConnectionRow, Facts, Lock, RefusalRow, SubscriptionRow, WatcherRow};
-use super::words::{Reason, ShownConnection, ShownStatus, Tone, WatcherState};
+use super::words::{Process, Reason, ShownConnection, ShownStatus, Tone, WatcherState};
 use super::{ConnectionView, RefusalView, SubscriptionView, View, WatcherView};
 use crate::domain::ids::ConnId;
 
@@ -77,10 +77,12 @@ fn see_watcher(lock: &Lock, row: Option<WatcherRow>, clock: Clock) -> WatcherVie
                 Some(row) => (WatcherState::Running, Some(row.last_cycle_at_ms.unwrap_or(row.started_at_ms))),
                 None => (WatcherState::Starting, *since_ms),
             };
-            let state = if sign.is_some_and(|at_ms| clock.is_stale(at_ms)) { WatcherState::Stalled } else { before };
+            // A process that is stopped has its last cycle behind it, however young that is.
+            let is_stalled = *process == Process::Stopped || sign.is_some_and(|at_ms| clock.is_stale(at_ms));
+            let state = if is_stalled { WatcherState::Stalled } else { before };
             let mut seen = described(state, own, clock);
             seen.pid = pid.or(seen.pid);
-            seen.process = Some(process.clone());
+            seen.process = Some(*process);
             seen
         }
     }

@@ -12,7 +12,7 @@ mod words;
 pub use decide::view;
 pub use pick::{NotPicked, may_switch, pick};
 pub use rows::{ConnectionRow, Facts, Lock, RefusalRow, SubscriptionRow, WatcherRow};
-pub use words::{Reason, ShownConnection, ShownStatus, Tone, WatcherState};
+pub use words::{Process, Reason, ShownConnection, ShownStatus, Tone, WatcherState};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -46,8 +46,8 @@ pub struct WatcherView {
     pub state: WatcherState,
     /// Its process; of a dead one, the last.
     pub pid: Option<i32>,
-    /// What the kernel says of the process that holds the lock: `running`, `stopped`, …
-    pub process: Option<String>,
+    /// What the kernel says of the process that holds the lock.
+    pub process: Option<Process>,
     /// On which host.
     pub hostname: Option<String>,
     /// Its version.

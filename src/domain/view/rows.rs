@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::words::Process;
 use crate::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
 
 /// All that [`view`](super::view) looks at.
@@ -30,7 +31,7 @@ pub enum Lock {
         /// The process that wrote its number into the file, as its own PID namespace counts.
         pid: Option<i32>,
         /// What the kernel says of that process.
-        process: String,
+        process: Process,
         /// When it was taken, as far as can be told.
         since_ms: Option<i64>,
     },

@@ -22,7 +22,7 @@ fn watcher() -> WatcherRow {
 }
 
 fn held() -> Lock {
-    Lock::Held { pid: Some(12), process: "running".into(), since_ms: Some(NOW - 7_200_001) }
+    Lock::Held { pid: Some(12), process: Process::Running, since_ms: Some(NOW - 7_200_001) }
 }
 
 fn subscription(id: i64, status: &str) -> SubscriptionRow {
@@ -88,7 +88,8 @@ fn only(facts: Facts) -> SubscriptionView {
 fn watchers() -> Vec<(&'static str, Lock, Option<WatcherRow>, WatcherState)> {
     let cycle = |last| Some(WatcherRow { last_cycle_at_ms: last, ..watcher() });
     let started = |at| Some(WatcherRow { last_cycle_at_ms: None, started_at_ms: at, ..watcher() });
-    let lock = |pid, since_ms| Lock::Held { pid, process: "running".into(), since_ms };
+    let lock = |pid, since_ms| Lock::Held { pid, process: Process::Running, since_ms };
+    let frozen = |pid, since| Lock::Held { pid, process: Process::Stopped, since_ms: Some(since) };
     let stopped = Some(WatcherRow { stopped_at_ms: Some(NOW - 10), ..watcher() });
     vec![
         ("in order", held(), Some(watcher()), WatcherState::Running),
@@ -106,6 +107,8 @@ fn watchers() -> Vec<(&'static str, Lock, Option<WatcherRow>, WatcherState)> {
             Some(watcher()),
             WatcherState::Starting,
         ),
+        ("stopped a moment ago", frozen(Some(12), NOW - 7_200_001), Some(watcher()), WatcherState::Stalled),
+        ("stopped before it has written its row", frozen(Some(12), NOW - 5), None, WatcherState::Stalled),
         ("no row yet", lock(Some(12), Some(NOW - 5)), None, WatcherState::Starting),
         ("no row for too long", lock(Some(12), Some(NOW - STALE - 1)), None, WatcherState::Stalled),
         ("stopped, new one of the same number", lock(Some(12), Some(NOW - 5)), stopped.clone(), WatcherState::Starting),
