@@ -215,12 +215,34 @@ fn word_that_is_not_known_is_told_as_it_stands_and_is_not_green() {
 
 #[test]
 fn every_word_that_the_watcher_writes_is_known() {
-    use SubscriptionStatus::{Connecting, Disconnected, Error, Failing, Listening};
-    for status in [Connecting, Listening, Failing, Error, Disconnected] {
+    for status in std::iter::successors(Some(SubscriptionStatus::Connecting), after_subscription) {
         assert_eq!(ShownStatus::read(status.code()).code(), status.code());
     }
-    for status in [ConnectionStatus::Connected, ConnectionStatus::Error, ConnectionStatus::Unknown] {
+    for status in std::iter::successors(Some(ConnectionStatus::Connected), after_connection) {
         assert_eq!(ShownConnection::read(status.code()).code(), status.code());
+    }
+}
+
+/// The status after this one, so that all of them are walked through: one that is new has no place here until it is given one.
+fn after_subscription(status: &SubscriptionStatus) -> Option<SubscriptionStatus> {
+    use SubscriptionStatus::{Connecting, Disconnected, Error, Failing, Invalid, Listening, PausedDag, WaitingForDag};
+    match status {
+        Connecting => Some(Listening),
+        Listening => Some(WaitingForDag),
+        WaitingForDag => Some(PausedDag),
+        PausedDag => Some(Failing),
+        Failing => Some(Error),
+        Error => Some(Invalid),
+        Invalid => Some(Disconnected),
+        Disconnected => None,
+    }
+}
+
+fn after_connection(status: &ConnectionStatus) -> Option<ConnectionStatus> {
+    match status {
+        ConnectionStatus::Connected => Some(ConnectionStatus::Error),
+        ConnectionStatus::Error => Some(ConnectionStatus::Unknown),
+        ConnectionStatus::Unknown => None,
     }
 }
 
