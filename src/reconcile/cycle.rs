@@ -109,7 +109,8 @@ where
                     Listing::Listed { unreadable_directories, .. } => unreadable_directories,
                     Listing::Outage(_) => Vec::new(),
                 };
-                self.sync(declared, directories, judgement.baseline, timed).await;
+                let baseline = judgement.baseline.with_unreadable(&declared.unreadable);
+                self.sync(declared, directories, baseline, timed).await;
             }
             Ok(_) | Err(_) => self.distrust(judgement, baseline, timed).await,
         }

@@ -143,6 +143,21 @@ fn values_that_no_program_of_ours_writes_hide_nothing() {
 }
 
 #[test]
+fn what_the_last_believed_scan_could_not_read_is_read_from_the_baseline() {
+    let dir = tempfile::tempdir().unwrap();
+    let connection = Connection::open(state_in(dir.path())).unwrap();
+    let files = || view::read(dir.path()).unwrap().unreadable.into_iter().map(|one| one.file).collect::<Vec<_>>();
+    assert_eq!(files(), Vec::<String>::new(), "before the first scan");
+    let one = r#"{"file": "broken.py", "kind": "syntax", "sentence": "broken.py:3: invalid syntax"}"#;
+    for (baseline, expected) in
+        [(format!(r#"{{"unreadable": [{one}]}}"#), vec!["broken.py"]), ("oh".to_owned(), vec![])]
+    {
+        connection.execute("INSERT OR REPLACE INTO scan_baseline VALUES (1, ?1, 1)", [baseline]).unwrap();
+        assert_eq!(files(), expected);
+    }
+}
+
+#[test]
 fn text_that_is_no_json_object_is_shown_as_it_stands() {
     let dir = tempfile::tempdir().unwrap();
     let connection = Connection::open(state_in(dir.path())).unwrap();

@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::ids::{ConnId, DagId, QueueName, SubscriptionId};
+use super::trust::Unreadable;
 
 /// How many scans in a row may miss a subscription before it is deleted.
 pub const MISSES_ALLOWED: u32 = 3;
@@ -37,6 +38,8 @@ pub struct View {
     pub subscriptions: Vec<SubscriptionView>,
     /// What is written down and does not run, by its place.
     pub refusals: Vec<RefusalView>,
+    /// Files and directories that cannot be read, so that nobody knows what they declare, by name.
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// The watcher of this state directory.

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::words::Process;
 use crate::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
+use crate::domain::trust::Unreadable;
 
 /// All that [`view`](super::view) looks at.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,6 +19,8 @@ pub struct Facts {
     pub connections: Vec<ConnectionRow>,
     /// The refusals.
     pub refusals: Vec<RefusalRow>,
+    /// What the scan that was believed last could not read.
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// The lock of a state directory; whoever holds it is the watcher.

@@ -75,6 +75,7 @@ fn facts() -> Facts {
         subscriptions: vec![subscription(1, "listening")],
         connections: vec![connection("connected")],
         refusals: vec![],
+        unreadable: vec![],
     }
 }
 
@@ -310,6 +311,21 @@ fn refusals_are_invalid_rows_that_name_who_shows_them_already() {
         seen.refusals.iter().map(|r| (r.sentence.as_str(), r.status, r.subscriptions.clone())).collect();
     assert_eq!(shown, [("two", ShownStatus::Invalid, vec![]), ("one", ShownStatus::Invalid, vec![SubscriptionId(1)])]);
     assert!(!seen.is_well);
+}
+
+#[test]
+fn what_cannot_be_read_is_shown_and_makes_it_unwell() {
+    let unreadable =
+        Unreadable { file: "broken.py".into(), kind: "syntax".into(), sentence: "broken.py:3: invalid syntax".into() };
+    let seen = view(Facts { unreadable: vec![unreadable.clone()], ..facts() }, NOW);
+    assert_eq!((seen.unreadable, seen.is_well), (vec![unreadable], false));
+}
+
+#[test]
+fn cycle_that_could_not_do_all_of_its_work_makes_it_unwell() {
+    let row = WatcherRow { last_error: Some("the scan of the DAG folder is not believed".into()), ..watcher() };
+    let seen = view(Facts { watcher: Some(row), ..facts() }, NOW);
+    assert_eq!((seen.watcher.state, seen.is_well), (WatcherState::Running, false));
 }
 
 #[test]
