@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rmq_watcher::domain::control::{Answer, Request};
 use rmq_watcher::domain::cycle_settings::{Configured, Variable};
-use rmq_watcher::domain::declaration::{Declaration, Origin};
+use rmq_watcher::domain::declaration::{Declaration, FileProblem, FileProblemKind, Origin};
 use rmq_watcher::domain::ids::SubscriptionId;
 use rmq_watcher::domain::options::{OnPaused, Options};
 use rmq_watcher::domain::shutdown::Phase;
@@ -439,14 +439,38 @@ fn a_connection_is_connected_while_a_consumer_is_held_over_it_and_no_longer() {
                 world.until(wanted, move |w| w.sql(sql) == wanted)
             };
             says("connected 1").await;
-            world.airflow.set_dags(dag(true));
+            world.airflow.set_dag("dag", dag(true));
             world.until("paused", |w| w.status().starts_with("paused_dag")).await;
             says("unknown 0").await;
-            world.airflow.set_dags(dag(false));
+            world.airflow.set_dag("dag", dag(false));
             says("connected 1").await;
             flow.folder.set(declared(&[]));
             world.until("deleted", |_| flow.rows() == "0").await;
             says("unknown 0").await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn what_a_scan_could_not_read_is_recorded_until_it_can_be_read() {
+    run(async {
+        let world = World::new();
+        let problem = FileProblem {
+            file: "broken.py".into(),
+            line: Some(3),
+            kind: FileProblemKind::Syntax,
+            text: "invalid syntax".into(),
+        };
+        let broken = Declared { unreadable: vec![problem], listed: 11, ..declared(&[("dag", "orders")]).unwrap() };
+        with_flow(&world, Folder::of(Ok(broken)), true, async |flow| {
+            let says = |wanted: &'static str| {
+                let sql = "SELECT json_extract(baseline, '$.unreadable') FROM scan_baseline";
+                world.until(wanted, move |w| w.sql(sql) == wanted)
+            };
+            says(r#"[{"file":"broken.py","kind":"syntax","sentence":"broken.py:3: invalid syntax"}]"#).await;
+            flow.folder.touch(declared(&[("dag", "orders")]));
+            says("[]").await;
         })
         .await;
     });
