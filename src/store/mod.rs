@@ -5,6 +5,7 @@
 //! Nothing here decides: the ledger's rules are called from `domain::ledger`, inside the transaction that reads the rows.
 
 mod backup;
+mod begin;
 mod dags;
 mod error;
 pub mod ledger;
