@@ -18,6 +18,7 @@ pub mod subscriptions;
 pub mod sync;
 mod thread;
 mod trust;
+mod unwritten;
 pub mod view;
 pub mod watcher;
 
