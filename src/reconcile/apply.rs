@@ -80,6 +80,7 @@ where
     /// What proves that the loop is alive: one stamp for each connection in use, and one for the watcher.
     pub(super) async fn status_rows(&mut self, timed: bool) {
         let now_ms = self.now_ms();
+        self.context.store.flush_statuses().await;
         for conn_id in connections(&self.wishes) {
             let count = self.consumers.count(&conn_id);
             self.context.store.connection_cycle(conn_id, count, now_ms).await;

@@ -6,6 +6,7 @@
 
 mod backup;
 pub mod bodies;
+mod begin;
 mod dags;
 mod error;
 pub mod ledger;
@@ -18,6 +19,7 @@ pub mod subscriptions;
 pub mod sync;
 mod thread;
 mod trust;
+mod unwritten;
 pub mod view;
 pub mod watcher;
 

@@ -8,7 +8,8 @@
 //! - `refusals`: what is written down and does not run, as the last trusted scan found it.
 //! - `scan_baseline`: what the DAG folder is known to have held, so that a restart into a half-mounted volume is noticed.
 //! - `dags`: which DAGs were seen unpaused, since messages are dropped for such a DAG only.
-//! - `restorations`: that the ledger's past is lost, because a broken file was moved aside.
+//! - `restorations`: that the ledger's past is lost, because a broken file was moved aside (`moved_aside` names it) or the file was
+//!   missing (`moved_aside` is empty).
 //! - `watchers`: who runs on this file and when its last cycle ended: one row.
 //! - `subscription_status`, `connection_status`: for people and the command line; derived, rewritten on every change.
 //!

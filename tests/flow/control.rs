@@ -16,6 +16,7 @@ use rmq_watcher::reconcile::{self, Asked, Controls, Pace};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::fake_airflow::stale;
 use crate::world::{World, context, limits, run};
 
 /// What a scan brings, until something else is set; a change of it can be told as inotify would.
@@ -176,6 +177,28 @@ fn a_consumer_that_met_a_defect_is_started_again_at_the_next_cycle() {
             world.until("told", |w| w.status().starts_with("error: a defect of this program")).await;
             flow.serves("m1").await;
             world.until("green again", |w| w.status().starts_with("listening")).await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_status_that_the_state_file_refused_is_written_at_a_later_cycle() {
+    run(async {
+        let world = World::new();
+        with_flow(&world, Folder::of(declared(&[("dag", "orders")])), true, async |flow| {
+            world.until("green", |w| w.status().starts_with("listening")).await;
+            world.execute(
+                "CREATE TRIGGER full BEFORE UPDATE ON subscription_status BEGIN SELECT raise(ABORT, 'disk full'); END",
+            );
+            world.airflow.set_dags(stale());
+            world.until("consuming was stopped", |w| !w.broker.is_consumed()).await;
+            flow.cycles(1).await;
+            assert!(world.status().starts_with("listening"), "{}", world.status());
+            world.execute("DROP TRIGGER full");
+            flow.cycles(1).await;
+            assert!(world.status().starts_with("waiting_for_dag: "), "{}", world.status());
+            assert_eq!(world.sql("SELECT consumer_tag FROM subscription_status"), "NULL");
         })
         .await;
     });
