@@ -25,7 +25,7 @@ use crate::domain::declaration::{Declaration, FileProblem, Refusal};
 
 pub use explain::{FileVerdict, Verdict};
 pub use scanner::{DefaultSyntax, Scanner, scan};
-pub use watch::{Watch, WatchTrouble};
+pub use watch::{Arms, Watch, WatchTrouble};
 
 /// The stack of the thread that reads files, in bytes. It is address space: only what a file needs of it becomes memory.
 ///

@@ -22,7 +22,7 @@ fn scan(watch: &mut Watch, scanner: &mut Scanner) {
     watch.settle();
     scanner.scan().unwrap();
     let directories: Vec<PathBuf> = scanner.directories().to_vec();
-    watch.rearm(&directories).unwrap();
+    watch.arms().rearm(&directories).unwrap();
 }
 
 /// A watch that is armed for what is there.
@@ -119,7 +119,7 @@ fn directory_that_is_gone_is_no_trouble_and_the_rest_is_watched() {
     within(async || {
         let folder = TempDir::new().unwrap();
         let mut watch = Watch::new().unwrap();
-        watch.rearm(&[folder.path().join("gone"), folder.path().to_owned()]).unwrap();
+        watch.arms().rearm(&[folder.path().join("gone"), folder.path().to_owned()]).unwrap();
         timeout(SOON, watch.changed()).await.expect("once after it was armed");
         write(folder.path(), "a.py", "");
         timeout(SOON, watch.changed()).await.expect("a change");
