@@ -36,7 +36,7 @@ use consumers::Consumers;
 use counters::Counters;
 use cycle::{Believed, Steps};
 use findings::Findings;
-use wake::Woken;
+use wake::{Rest, Woken};
 
 pub use pace::Pace;
 pub use wake::Asked;
@@ -81,6 +81,7 @@ where
         phase_at: Cell::new("start"),
         next_cycle: Instant::now(),
         dags_since_ms: 0,
+        rest: Rest::default(),
     };
     let mut phase = phase;
     let stop = async { drop(phase.wait_for(|phase| *phase == Phase::Stopping).await) };
@@ -124,6 +125,7 @@ struct Flow<R, B, D> {
     next_cycle: Instant,
     /// When Airflow was last asked for its DAGs: what it said before is too old to delete anything.
     dags_since_ms: i64,
+    rest: Rest,
 }
 
 impl<R, B, D> Flow<R, B, D>
@@ -144,7 +146,9 @@ where
                 std::future::pending::<()>().await;
             }
             let timed = matches!(woken, Woken::Due);
+            let began = Instant::now();
             let went_well = self.bounded_cycle(timed).await;
+            self.rest.ended(&woken, began);
             woken.answer();
             let pause = if went_well { self.settings.interval } else { self.settings.interval.max(AFTER_DEFECT) };
             if timed {

@@ -64,6 +64,12 @@ impl Folder {
     fn scans(&self) -> usize {
         self.0.scans.borrow().len()
     }
+
+    /// When scans began since then, in seconds.
+    fn since(&self, began: Instant) -> Vec<f64> {
+        let scans = self.0.scans.borrow();
+        scans.iter().filter(|scan| **scan > began).map(|scan| (*scan - began).as_secs_f64()).collect()
+    }
 }
 
 impl Declarations for Folder {
@@ -289,6 +295,65 @@ fn wakes_apply_at_once_and_count_no_misses() {
             assert_eq!(flow.ask(Request::Wake).await, Answer::Done);
             assert_eq!(flow.misses(), "0");
             assert!(before.elapsed() < Duration::from_secs(50), "{:?}", before.elapsed());
+        })
+        .await;
+    });
+}
+
+/// No cycle of the interval comes between.
+fn with_long_interval(world: &World) {
+    world.airflow.set_variable("rmq_watcher_reconcile_interval", Variable::Set("3600".into()));
+}
+
+#[test]
+fn files_are_scanned_after_a_second_of_quiet_and_ten_seconds_after_the_first_change_at_the_latest() {
+    run(async {
+        let world = World::new();
+        with_long_interval(&world);
+        with_flow(&world, Folder::of(declared(&[])), true, async |flow| {
+            flow.cycles(1).await;
+            let (scans, began) = (flow.folder.scans(), Instant::now());
+            for _ in 0..9 {
+                flow.folder.touch(declared(&[]));
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            assert_eq!(flow.folder.scans(), scans, "not quiet for a second");
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let at = flow.folder.since(began);
+            assert_eq!(at.len(), 1, "{at:?}");
+            assert!((3.4..3.5).contains(&at[0]), "{at:?}");
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_secs(29) {
+                flow.folder.touch(declared(&[]));
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            let at = flow.folder.since(began);
+            assert_eq!(at.len(), 2, "{at:?}");
+            assert!((10.0..10.1).contains(&at[0]) && (20.0..20.7).contains(&at[1]), "{at:?}");
+        })
+        .await;
+    });
+}
+
+#[test]
+fn files_bring_no_cycle_before_ten_times_what_the_last_one_took() {
+    run(async {
+        let world = World::new();
+        with_long_interval(&world);
+        with_flow(&world, Folder::of(declared(&[])), true, async |flow| {
+            flow.cycles(1).await;
+            let began = Instant::now();
+            let release = flow.folder.hang();
+            flow.folder.touch(declared(&[]));
+            // The scan begins after a second and takes five.
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            release.notify_one();
+            for _ in 0..200 {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                flow.folder.touch(declared(&[]));
+            }
+            let at = flow.folder.since(began);
+            assert!((1.0..1.1).contains(&at[0]) && (51.0..51.2).contains(&at[1]), "{at:?}");
         })
         .await;
     });
