@@ -65,7 +65,7 @@ impl Declarations for Folder {
             spawn_blocking(move || {
                 let mut scanner = scanner.lock().unwrap_or_else(PoisonError::into_inner);
                 let scanned = scanner.scan();
-                (scanned, arms.and_then(|mut arms| arms.rearm(scanner.directories()).err()))
+                (scanned, arms.and_then(|mut arms| arms.rearm(scanner.places()).err()))
             })
         });
         let scanned = under_way.await;

@@ -10,6 +10,7 @@ mod encoding;
 mod explain;
 mod file;
 mod ignore_rules;
+mod links;
 mod modules;
 mod name;
 mod python;
@@ -25,7 +26,7 @@ use crate::domain::declaration::{Declaration, FileProblem, Refusal};
 
 pub use explain::{FileVerdict, Verdict};
 pub use scanner::{DefaultSyntax, Scanner, scan};
-pub use watch::{Arms, Watch, WatchTrouble};
+pub use watch::{Arms, Places, Watch, WatchTrouble};
 
 /// The stack of the thread that reads files, in bytes. It is address space: only what a file needs of it becomes memory.
 ///

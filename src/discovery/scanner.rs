@@ -13,9 +13,11 @@ use super::content::{self, Content, File};
 use super::explain::{self, FileVerdict};
 use super::file::{Identity, Stamp, Trouble};
 use super::ignore_rules::Cache;
+use super::links;
 use super::modules::{RootModules, is_as_it_was};
 use super::python::{Library, Reading};
 use super::walk::{self, Found, Listing, Manner, Names};
+use super::watch::Places;
 use super::{READER_STACK_BYTES, Scan, ScanError};
 use crate::config::dags::{DagFolders, IgnoreSyntax};
 use crate::domain::declaration::{FileProblem, FileProblemKind, keep_first};
@@ -28,7 +30,7 @@ pub struct Scanner {
     read: HashMap<Identity, Read>,
     memory: Memory,
     ignore_files: Cache,
-    directories: Vec<PathBuf>,
+    places: Places,
     /// The number of the scan, so that what was not listed this time can be told and forgotten.
     round: u64,
 }
@@ -85,7 +87,7 @@ impl Scanner {
             read: HashMap::new(),
             memory: Memory::default(),
             ignore_files: Cache::default(),
-            directories: Vec::new(),
+            places: Places::default(),
             round: 0,
         }
     }
@@ -95,9 +97,9 @@ impl Scanner {
         self.default_syntax.clone()
     }
 
-    /// The directories that the last scan listed.
-    pub fn directories(&self) -> &[PathBuf] {
-        &self.directories
+    /// Where a change could change what a scan finds: the directories that the last scan listed, and the links that led there.
+    pub fn places(&self) -> &Places {
+        &self.places
     }
 
     /// Scans the folders as they are now. Blocks: a listing, and the reading of what changed since the last scan.
@@ -138,10 +140,12 @@ impl Scanner {
         if roots.is_empty() {
             return Err(ScanError::NoFolder { reason: "no DAG folder is named".to_owned() });
         }
+        // Taken first: a link that is switched during the scan is news after it, also where the scan fails.
+        self.places.links = roots.iter().flat_map(|root| links::on_the_way(&root.path)).collect();
         let syntax = self.folders.ignore_syntax.unwrap_or_else(|| self.default_syntax.get());
         let mut listing = walk::list(roots, Manner { syntax, explain }, &mut self.ignore_files)
             .map_err(|(root, source)| ScanError::ListFolder { folder: root.path.clone(), source })?;
-        self.directories = std::mem::take(&mut listing.directories);
+        self.places.directories = std::mem::take(&mut listing.directories);
         let names = Names(roots);
         self.round += 1;
         let round = self.round;

@@ -1,10 +1,10 @@
 //! Notices that something changed below the folders, so that a scan need not wait for its time. Serves the control flow: wake.
 //!
-//! inotify on every directory that the last scan listed. It only wakes: what changed is found by the scan. Where the system
+//! inotify on every directory that the last scan listed, and on those that hold the links on the way to a folder. It only wakes: what changed is found by the scan. Where the system
 //! does not give it (limits, file systems that tell nothing), scans come by the clock alone.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -64,6 +64,15 @@ impl WatchTrouble {
     }
 }
 
+/// What is to be watched.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Directories, for whatever in them a scan could see.
+    pub directories: Vec<PathBuf>,
+    /// Links on the way to a folder, for themselves alone.
+    pub links: Vec<PathBuf>,
+}
+
 /// Tells of changes.
 pub struct Watch {
     events: EventStream<Vec<u8>>,
@@ -77,11 +86,19 @@ pub struct Arms {
 }
 
 /// What is watched. Never locked while the file system is asked.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Armed {
     watched: HashSet<WatchDescriptor>,
+    /// The links, by the watch of their directory, which may be one of those above.
+    links: HashSet<(WatchDescriptor, OsString)>,
     /// Whether something may have changed before it was watched.
     is_late: bool,
+}
+
+impl Armed {
+    fn descriptors(&self) -> impl Iterator<Item = &WatchDescriptor> {
+        self.watched.iter().chain(self.links.iter().map(|(descriptor, _)| descriptor))
+    }
 }
 
 fn lock(armed: &Mutex<Armed>) -> MutexGuard<'_, Armed> {
@@ -89,38 +106,45 @@ fn lock(armed: &Mutex<Armed>) -> MutexGuard<'_, Armed> {
 }
 
 impl Arms {
-    /// Watches these directories and no others; those that are watched already stay so without a gap. One that is gone is left
+    /// Watches these places and no others; those that are watched already stay so without a gap. One that is gone is left
     /// out: its parent tells.
     ///
     /// # Errors
     /// The first that cannot be watched; as many others as possible are.
-    pub fn rearm(&mut self, directories: &[PathBuf]) -> Result<(), WatchTrouble> {
+    pub fn rearm(&mut self, places: &Places) -> Result<(), WatchTrouble> {
         let mut trouble = None;
-        let mut watched = HashSet::with_capacity(directories.len());
-        for directory in directories {
-            // Asked for again each time: a new directory under an old name is another one, and an old one stays as it is.
-            match self.watches.add(directory, EVENTS) {
-                Ok(descriptor) => {
-                    watched.insert(descriptor);
-                }
-                Err(error) if is_gone(&error) => {}
-                Err(error) => {
-                    trouble.get_or_insert_with(|| WatchTrouble::of(directory, error));
-                }
-            }
-        }
-        let dropped: Vec<WatchDescriptor> = {
-            let mut armed = lock(&self.armed);
-            let dropped = armed.watched.difference(&watched).cloned().collect();
-            armed.is_late |= !watched.is_subset(&armed.watched);
-            armed.watched = watched;
-            dropped
+        let watched: HashSet<_> =
+            places.directories.iter().filter_map(|directory| self.add(directory, &mut trouble)).collect();
+        let link = |link: &PathBuf| {
+            let (directory, name) = (link.parent()?, link.file_name()?);
+            Some((self.add(directory, &mut trouble)?, name.to_owned()))
         };
-        for descriptor in dropped {
+        let links: HashSet<_> = places.links.iter().filter_map(link).collect();
+        let now = Armed { watched, links, is_late: false };
+        let before = {
+            let mut armed = lock(&self.armed);
+            let is_new = !now.watched.is_subset(&armed.watched) || !now.links.is_subset(&armed.links);
+            let is_late = armed.is_late || is_new;
+            std::mem::replace(&mut *armed, Armed { is_late, ..now.clone() })
+        };
+        let kept: HashSet<_> = now.descriptors().collect();
+        for descriptor in before.descriptors().collect::<HashSet<_>>().difference(&kept) {
             // It fails where the directory is gone, and its watch with it.
-            drop(self.watches.remove(descriptor));
+            drop(self.watches.remove((*descriptor).clone()));
         }
         trouble.map_or(Ok(()), Err)
+    }
+
+    fn add(&mut self, directory: &Path, trouble: &mut Option<WatchTrouble>) -> Option<WatchDescriptor> {
+        // Asked for again each time: a new directory under an old name is another one, and an old one stays as it is.
+        match self.watches.add(directory, EVENTS) {
+            Ok(descriptor) => Some(descriptor),
+            Err(error) if is_gone(&error) => None,
+            Err(error) => {
+                trouble.get_or_insert_with(|| WatchTrouble::of(directory, error));
+                None
+            }
+        }
     }
 }
 
@@ -171,7 +195,14 @@ impl Watch {
             return true;
         }
         // Every watch that is given up is told as well, also by us.
-        if event.mask.contains(EventMask::IGNORED) || !lock(&self.armed).watched.contains(&event.wd) {
+        if event.mask.contains(EventMask::IGNORED) {
+            return false;
+        }
+        let armed = lock(&self.armed);
+        if event.name.as_ref().is_some_and(|name| armed.links.contains(&(event.wd.clone(), name.clone()))) {
+            return true;
+        }
+        if !armed.watched.contains(&event.wd) {
             return false;
         }
         event.name.as_deref().is_none_or(|name| is_of_interest(name, event.mask.contains(EventMask::ISDIR)))
