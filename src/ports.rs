@@ -189,6 +189,9 @@ pub struct Declared {
     pub refusals: Vec<Refusal>,
     /// Files and directories of which nothing is known.
     pub unreadable: Vec<FileProblem>,
+    /// Files and directories that were not looked at, because it cannot be told yet whether they count. Nothing is known of them,
+    /// and nothing is wrong with them.
+    pub undecided: Vec<String>,
     /// How many files that may declare something were listed, the unreadable ones included.
     pub listed: u64,
     /// How many of them were read and understood as a whole.

@@ -43,6 +43,8 @@ pub struct Scan {
     pub refusals: Vec<Refusal>,
     /// Files and directories of which nothing is known, in the order of their names.
     pub unreadable: Vec<FileProblem>,
+    /// Files and directories that were left out by rules of which it is not known how they are meant.
+    pub undecided: Vec<String>,
     /// How many files that may declare something were listed, the unreadable ones included; a zip file is one.
     pub listed: usize,
     /// How many of them were read and understood as a whole.

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 
 use super::content::{self, Content, File};
@@ -38,16 +38,30 @@ pub struct Scanner {
 /// How `.airflowignore` is meant where Airflow's settings leave it to Airflow's version: that of Airflow 3 until told
 /// otherwise. Clones share one value.
 #[derive(Clone, Debug, Default)]
-pub struct DefaultSyntax(Arc<AtomicBool>);
+pub struct DefaultSyntax(Arc<AtomicU8>);
+
+const GLOB: u8 = 0;
+const REGEXP: u8 = 1;
+const NOT_KNOWN: u8 = 2;
 
 impl DefaultSyntax {
-    /// Takes the default of a version from the next scan on.
-    pub fn set(&self, syntax: IgnoreSyntax) {
-        self.0.store(syntax == IgnoreSyntax::Regexp, Ordering::Relaxed);
+    /// Takes the default of a version from the next scan on; `None` where the version is not known: what either would leave out is
+    /// left out, and [`Scan::undecided`]. Returns whether that is new.
+    pub fn set(&self, syntax: Option<IgnoreSyntax>) -> bool {
+        let value = match syntax {
+            Some(IgnoreSyntax::Glob) => GLOB,
+            Some(IgnoreSyntax::Regexp) => REGEXP,
+            None => NOT_KNOWN,
+        };
+        self.0.swap(value, Ordering::Relaxed) != value
     }
 
-    fn get(&self) -> IgnoreSyntax {
-        if self.0.load(Ordering::Relaxed) { IgnoreSyntax::Regexp } else { IgnoreSyntax::Glob }
+    fn get(&self) -> Option<IgnoreSyntax> {
+        match self.0.load(Ordering::Relaxed) {
+            GLOB => Some(IgnoreSyntax::Glob),
+            REGEXP => Some(IgnoreSyntax::Regexp),
+            _ => None,
+        }
     }
 }
 
@@ -142,7 +156,7 @@ impl Scanner {
         }
         // Taken first: a link that is switched during the scan is news after it, also where the scan fails.
         self.places.links = roots.iter().flat_map(|root| links::on_the_way(&root.path)).collect();
-        let syntax = self.folders.ignore_syntax.unwrap_or_else(|| self.default_syntax.get());
+        let syntax = self.folders.ignore_syntax.or_else(|| self.default_syntax.get());
         let mut listing = walk::list(roots, Manner { syntax, explain }, &mut self.ignore_files)
             .map_err(|(root, source)| ScanError::ListFolder { folder: root.path.clone(), source })?;
         self.places.directories = std::mem::take(&mut listing.directories);
@@ -325,7 +339,8 @@ impl Parts {
         let mut unreadable = self.problems;
         unreadable.extend(listing.problems.iter().cloned());
         unreadable.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
-        Scan { declarations, refusals, unreadable, listed: listing.files.len() + unlisted, readable }
+        let undecided = listing.undecided.clone();
+        Scan { declarations, refusals, unreadable, undecided, listed: listing.files.len() + unlisted, readable }
     }
 }
 

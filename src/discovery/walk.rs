@@ -50,12 +50,15 @@ pub(super) struct Listing {
     pub(super) directories: Vec<PathBuf>,
     /// What was left out, where that was asked for: its name, and the rule.
     pub(super) left_out: Vec<(String, String)>,
+    /// What was left out while the syntax of the rules is not known: files, and directories with all below them.
+    pub(super) undecided: Vec<String>,
 }
 
 /// How to list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
-    pub(super) syntax: IgnoreSyntax,
+    /// `None` where it is not known.
+    pub(super) syntax: Option<IgnoreSyntax>,
     /// Whether to note what is left out.
     pub(super) explain: bool,
 }
@@ -222,8 +225,11 @@ impl Walk<'_> {
     fn is_left_out(&mut self, place: &Place, is_directory: bool) -> bool {
         let root = &self.roots[place.root].path;
         let Some(Rule { file, line }) = place.rules.ignores(root, &place.path, is_directory) else { return false };
+        let names = Names(self.roots);
+        if self.manner.syntax.is_none() {
+            self.listing.undecided.push(names.below(place.root, &place.path));
+        }
         if self.manner.explain {
-            let names = Names(self.roots);
             let name = names.below(place.root, &place.path);
             let rule = format!("{}:{line}", names.below(place.root, &file));
             self.listing.left_out.push((if is_directory { format!("{name}/") } else { name }, rule));

@@ -284,7 +284,11 @@ fn listing(scanned: &Result<Declared, String>) -> Listing {
         listed: declared.listed,
         readable: declared.readable,
         failing: files.into_iter().map(|problem| problem.file.clone()).collect::<BTreeSet<_>>(),
-        unreadable_directories: directories.into_iter().map(|problem| problem.file.clone()).collect(),
+        unreadable_directories: directories
+            .into_iter()
+            .map(|problem| problem.file.clone())
+            .chain(declared.undecided.iter().cloned())
+            .collect(),
     }
 }
 

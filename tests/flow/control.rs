@@ -260,6 +260,26 @@ fn a_key_that_is_missing_keeps_its_consumer_for_three_scans_and_leaves_with_the_
 }
 
 #[test]
+fn what_was_not_looked_at_is_not_missing() {
+    run(async {
+        let world = World::new();
+        with_flow(&world, Folder::of(declared(&[("dag", "orders")])), true, async |flow| {
+            flow.serves("m1").await;
+            for hidden in ["a.py", ""] {
+                let undecided = vec![hidden.to_owned()];
+                flow.folder.set(declared(&[]).map(|scan| Declared { undecided, ..scan }));
+                flow.cycles(6).await;
+                assert_eq!((flow.rows().as_str(), flow.misses().as_str()), ("1", "0"), "{hidden:?}");
+            }
+            flow.folder.set(declared(&[]).map(|scan| Declared { undecided: vec!["b.py".to_owned()], ..scan }));
+            flow.cycles(1).await;
+            assert_eq!(flow.misses(), "1");
+        })
+        .await;
+    });
+}
+
+#[test]
 fn a_key_that_comes_back_in_time_has_the_same_consumer() {
     run(async {
         let world = World::new();

@@ -37,7 +37,7 @@ pub struct Scanned<'a> {
     pub refusals: &'a [Refusal],
     /// Files that cannot be read, and for how many timed cycles: [`super::trust::Baseline::failing`] after the judgement.
     pub failing: &'a BTreeMap<String, u32>,
-    /// Directories that cannot be listed.
+    /// Directories that cannot be listed, and whatever else was not looked at.
     pub unreadable_directories: &'a [String],
 }
 
