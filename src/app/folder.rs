@@ -97,9 +97,9 @@ impl Declarations for Folder {
             self.say(trouble.as_ref());
         }
         match scanned {
-            Ok(Scan { declarations, refusals, unreadable, undecided, listed, readable }) => {
+            Ok(Scan { declarations, refusals, unreadable, undecided, bundles, listed, readable }) => {
                 let (listed, readable) = (listed as u64, readable as u64);
-                Ok(Declared { declarations, refusals, unreadable, undecided, listed, readable })
+                Ok(Declared { declarations, refusals, unreadable, undecided, bundles, listed, readable })
             }
             Err(error) => Err(error.to_string()),
         }

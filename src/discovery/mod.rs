@@ -45,6 +45,8 @@ pub struct Scan {
     pub unreadable: Vec<FileProblem>,
     /// Files and directories that were left out by rules of which it is not known how they are meant.
     pub undecided: Vec<String>,
+    /// The bundles whose names stand in origins; none where one folder is scanned.
+    pub bundles: Vec<String>,
     /// How many files that may declare something were listed, the unreadable ones included; a zip file is one.
     pub listed: usize,
     /// How many of them were read and understood as a whole.

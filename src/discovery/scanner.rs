@@ -182,7 +182,7 @@ impl Scanner {
             }
         }
         self.memory.forget(round);
-        let scan = parts.into_scan(&listing);
+        let scan = parts.into_scan(&listing, names.bundles());
         Ok((scan, listing))
     }
 }
@@ -328,7 +328,7 @@ impl Parts {
         }
     }
 
-    fn into_scan(self, listing: &Listing) -> Scan {
+    fn into_scan(self, listing: &Listing, bundles: Vec<String>) -> Scan {
         let declared = self.readings.iter().flat_map(|reading| reading.declarations.iter().cloned()).collect();
         let (declarations, duplicates) = keep_first(declared);
         let mut refusals: Vec<_> =
@@ -340,7 +340,15 @@ impl Parts {
         unreadable.extend(listing.problems.iter().cloned());
         unreadable.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
         let undecided = listing.undecided.clone();
-        Scan { declarations, refusals, unreadable, undecided, listed: listing.files.len() + unlisted, readable }
+        Scan {
+            declarations,
+            refusals,
+            unreadable,
+            undecided,
+            bundles,
+            listed: listing.files.len() + unlisted,
+            readable,
+        }
     }
 }
 

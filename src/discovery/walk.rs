@@ -69,6 +69,12 @@ pub(super) struct Manner {
 pub(super) struct Names<'a>(pub(super) &'a [DagRoot]);
 
 impl<'a> Names<'a> {
+    /// The bundles that stand before names, as they stand there.
+    pub(super) fn bundles(self) -> Vec<String> {
+        let roots = if self.0.len() > 1 { self.0 } else { &[] };
+        roots.iter().map(|root| escaped(OsStr::new(&root.bundle))).collect()
+    }
+
     /// The place of a file's root.
     pub(super) fn root(self, found: &Found) -> &'a Path {
         self.0.get(found.root).map_or(Path::new(""), |root| &root.path)

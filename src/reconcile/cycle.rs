@@ -263,6 +263,7 @@ async fn carry_out(
         refusals: &declared.refusals,
         failing: &baseline.failing,
         unreadable_directories: &directories,
+        bundles: &declared.bundles,
     };
     let plan = sync::plan(&rows, scanned, active.as_ref(), timed);
     let changes = plan.changes.iter().map(|change| change.act.clone()).collect();
