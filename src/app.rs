@@ -7,10 +7,12 @@ mod folder;
 mod state;
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -39,6 +41,9 @@ const CLOSE_STORE: Duration = Duration::from_secs(5);
 
 /// Requests of the control socket that may wait for the control flow.
 const REQUESTS: usize = 16;
+
+/// The pause before a helper that met a defect of this program begins again.
+const AFTER_DEFECT: Duration = Duration::from_secs(30);
 
 /// How often an Airflow that does not answer, or refuses us, is asked again at the start.
 const GREET_EVERY: Duration = Duration::from_secs(30);
@@ -104,10 +109,14 @@ pub async fn run(inputs: Inputs) -> Result<(), AppError> {
     let mut helpers = JoinSet::new();
     if can_start {
         helpers.spawn_local(greet_airflow(Rc::clone(&context), connections, declarations.syntax()));
-        helpers.spawn_local(pipeline::ask_waiting(Rc::clone(&context)));
+        let asking = Rc::clone(&context);
+        helpers.spawn_local(kept_up(move || pipeline::ask_waiting(Rc::clone(&asking))));
     }
+    let learning = Rc::clone(&context);
+    helpers.spawn_local(kept_up(move || reconcile::record_learnt(Rc::clone(&learning))));
     let (asked, requests) = mpsc::channel(REQUESTS);
-    helpers.spawn_local(control::serve(settings.state_dir.join(control::FILE_NAME), asked));
+    let socket = settings.state_dir.join(control::FILE_NAME);
+    helpers.spawn_local(kept_up(move || control::serve(socket.clone(), asked.clone())));
     let controls = Controls { scheduler_exited, requests, phase };
     reconcile::run(context, Rc::clone(&pool), declarations, pace, controls).await;
     helpers.shutdown().await;
@@ -125,6 +134,14 @@ fn pace(settings: &Settings, can_start: bool) -> Pace {
         environment: [reconcile.interval_variable.clone(), reconcile.timeout_variable.clone()],
         can_start,
         hostname: settings.hostname.clone(),
+    }
+}
+
+/// Runs a helper, and begins it again where it meets a defect of this program, which the panic hook has told. One that returns is
+/// through.
+async fn kept_up<F: Future<Output = ()>>(helper: impl Fn() -> F) {
+    while AssertUnwindSafe(helper()).catch_unwind().await.is_err() {
+        sleep(AFTER_DEFECT).await;
     }
 }
 
@@ -189,7 +206,7 @@ async fn greet_airflow(context: Rc<Context<AirflowClient>>, connections: Rc<Conn
         if said != trouble {
             tracing::warn!(
                 event = events::AIRFLOW_NOT_READY,
-                "RMQ Watcher: no DAG can be started: {trouble}; messages are held meanwhile"
+                "RMQ Watcher: no DAG can be started: {trouble}; messages wait meanwhile"
             );
             said = trouble;
         }

@@ -28,6 +28,18 @@ pub struct Baseline {
     pub believed: bool,
     /// Files that cannot be read now, and for how many trusted timed cycles in a row.
     pub failing: BTreeMap<String, u32>,
+    /// When a timed cycle last counted, in UTC milliseconds: restarts must not count faster than the interval does.
+    pub counted_at_ms: i64,
+}
+
+impl Baseline {
+    /// How long it is, in milliseconds, until the next cycle may count; 0: it may now. A clock that was set back counts as no time.
+    pub fn may_count_in(&self, interval_ms: i64, now_ms: i64) -> i64 {
+        match self.counted_at_ms {
+            0 => 0,
+            counted => (interval_ms - (now_ms - counted).max(0)).max(0),
+        }
+    }
 }
 
 /// What a scan of the DAG folder came back with.
@@ -156,7 +168,14 @@ pub fn judge(baseline: &Baseline, listing: &Listing, timed: bool) -> Judgement {
     // An empty listing says nothing about whether files can be read.
     let nothing_readable_believed = readable == 0 && (listed > 0 || baseline.nothing_readable_believed);
     let failing = streaks(&baseline.failing, failing, timed);
-    let baseline = Baseline { mark, distrusted: 0, nothing_readable_believed, believed: true, failing };
+    let baseline = Baseline {
+        mark,
+        distrusted: 0,
+        nothing_readable_believed,
+        believed: true,
+        failing,
+        counted_at_ms: baseline.counted_at_ms,
+    };
     Judgement { trusted: true, reason, baseline }
 }
 

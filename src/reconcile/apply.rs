@@ -9,6 +9,7 @@ use crate::telemetry::events;
 
 use super::Flow;
 use super::counters;
+use super::pace::millis;
 
 impl<R, B, D> Flow<R, B, D>
 where
@@ -98,8 +99,4 @@ where
         };
         self.context.store.cycle_ended(cycle, now_ms).await;
     }
-}
-
-pub(super) fn millis(duration: std::time::Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

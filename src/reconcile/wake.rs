@@ -10,6 +10,7 @@ use super::consumers::Ended;
 use super::counters;
 use crate::domain::control::{Answer, Request};
 use crate::domain::ids::SubscriptionId;
+use crate::domain::shutdown::Phase;
 use crate::domain::status::SubscriptionStatus;
 use crate::ports::{Broker, Consumer, Dags, Declarations, Runs};
 use crate::store::subscriptions::Switched;
@@ -45,7 +46,7 @@ impl Rest {
 
     /// Before then files bring no cycle.
     fn until(&self) -> Option<Instant> {
-        self.woken?.checked_add(self.took * REST)
+        self.woken?.checked_add(self.took.saturating_mul(REST))
     }
 }
 
@@ -63,13 +64,23 @@ pub(super) enum Woken {
 }
 
 impl Woken {
-    /// The cycle has ended.
-    pub(super) fn answer(self) {
+    /// The cycle has ended; `applied`: what runs is what is recorded.
+    pub(super) fn answer(self, applied: bool) {
         match self {
-            Self::Asked(reply) => drop(reply.send(Answer::Done)),
+            Self::Asked(reply) => drop(reply.send(in_force(applied))),
             Self::Due | Self::Changed => {}
         }
     }
+}
+
+fn in_force(applied: bool) -> Answer {
+    if applied {
+        return Answer::Done;
+    }
+    let sentence =
+        "what is recorded could not be read, so it is not in force yet; the next cycle tries again, see the log"
+            .to_owned();
+    Answer::Unknown { sentence }
 }
 
 impl<R, B, D> Flow<R, B, D>
@@ -105,6 +116,10 @@ where
 
     /// A consumer has ended. One that broke is started again by the next timed cycle.
     async fn ended(&mut self, ended: Ended) {
+        // Workers hear of a stop at the same time as we do, and may be through before it is our turn.
+        if *self.phase.borrow() == Phase::Stopping {
+            return;
+        }
         if let Ended::Broke(subscription) = ended {
             self.counters.add(counters::CONSUMER_RESTARTED);
             tracing::error!(
@@ -130,11 +145,12 @@ where
                 Some(Answer::Pong { pid: std::process::id(), version })
             }
             Request::Wake => None,
-            Request::SetEnabled { id, enabled } => self.switch(id, enabled).await,
+            Request::SetEnabled { id, enabled } => Some(self.switch(id, enabled).await),
         }
     }
 
-    async fn switch(&mut self, id: SubscriptionId, enabled: bool) -> Option<Answer> {
+    /// Switches a subscription, and applies that before any folder is looked at.
+    async fn switch(&mut self, id: SubscriptionId, enabled: bool) -> Answer {
         match self.context.store.set_enabled(id, enabled, self.now_ms()).await {
             Ok(Switched::Done) => {
                 let word = if enabled { "enabled" } else { "disabled" };
@@ -142,14 +158,16 @@ where
                     event = events::SUBSCRIPTION_SWITCHED,
                     "RMQ Watcher: subscription {id} was {word} by hand"
                 );
-                None
+                let applied = self.read_and_apply().await;
+                self.phase_at.set("wait");
+                in_force(applied)
             }
-            Ok(Switched::AlreadySo) => Some(Answer::Done),
+            Ok(Switched::AlreadySo) => in_force(self.read_and_apply().await),
             Ok(Switched::Unknown) => {
                 let sentence = format!("there is no subscription {id}; see `rmq-watcher subscriptions list`");
-                Some(Answer::Refused { sentence })
+                Answer::Refused { sentence }
             }
-            Err(error) => Some(Answer::Refused { sentence: error.to_string() }),
+            Err(error) => Answer::Refused { sentence: error.to_string() },
         }
     }
 }

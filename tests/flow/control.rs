@@ -136,6 +136,29 @@ fn what_was_not_looked_at_is_not_missing() {
 }
 
 #[test]
+fn restarts_count_no_faster_than_the_interval() {
+    run(async {
+        let world = World::new();
+        let folder = Folder::of(declared(&[("dag", "orders")]));
+        with_flow(&world, folder, true, async |flow| flow.serves("m1").await).await;
+        for _ in 0..12 {
+            with_flow(&world, Folder::of(declared(&[])), true, async |flow| {
+                flow.cycles(1).await;
+                assert_eq!(flow.rows(), "1");
+            })
+            .await;
+        }
+        assert_eq!(world.sql("SELECT absent_cycles FROM subscriptions"), "0");
+        with_flow(&world, Folder::of(declared(&[])), true, async |flow| {
+            flow.cycles(1).await;
+            flow.cycles(1).await;
+            assert_eq!(flow.misses(), "1", "an interval after the first start it counts");
+        })
+        .await;
+    });
+}
+
+#[test]
 fn a_key_that_comes_back_in_time_has_the_same_consumer() {
     run(async {
         let world = World::new();

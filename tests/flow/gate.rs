@@ -35,7 +35,7 @@ fn nothing_is_consumed_before_airflow_has_said_something_of_the_dag() {
         world.broker.publish(Some("m"), "x");
         world.start();
         world.until("told", |w| w.status().contains("503")).await;
-        assert!(world.status().starts_with("waiting_for_dag: "), "{}", world.status());
+        assert!(world.status().starts_with("error: Airflow has not said yet"), "{}", world.status());
         secs(300).await;
         assert_eq!((world.broker.channels(), world.broker.ready()), (0, 1));
         world.airflow.set_dags(dag(false));
@@ -322,7 +322,7 @@ fn a_worker_that_waits_for_its_dag_leaves_at_once() {
         let world = World::new();
         world.airflow.set_dags(unwell());
         world.start();
-        world.until("told", |w| w.status().starts_with("waiting_for_dag")).await;
+        world.until("told", |w| w.status().starts_with("error: Airflow has not said yet")).await;
         let start = Instant::now();
         world.leave().await;
         assert!(start.elapsed() < Duration::from_millis(100));

@@ -198,6 +198,7 @@ fn the_baseline_is_kept_and_one_that_cannot_be_understood_is_begun_anew() {
             nothing_readable_believed: true,
             believed: true,
             failing: [("a.py".to_owned(), 2)].into(),
+            counted_at_ms: 7,
         };
         file.store.save_baseline(baseline.clone(), 5).await.unwrap();
         assert_eq!(file.store.load_baseline().await.unwrap(), Some(baseline.clone()));
