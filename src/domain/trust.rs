@@ -55,7 +55,7 @@ pub enum Listing {
         readable: u64,
         /// The others, by name relative to the folder.
         failing: BTreeSet<String>,
-        /// Directories below the folder that cannot be listed: nothing is known of what is in them.
+        /// Directories below the folder that cannot be listed, and what was not looked at: nothing is known of what is in them.
         unreadable_directories: Vec<String>,
     },
 }

@@ -307,6 +307,7 @@ async fn carry_out(
         refusals: &declared.refusals,
         failing: &baseline.failing,
         unreadable_directories: &directories,
+        bundles: &declared.bundles,
     };
     let plan = sync::plan(&rows, scanned, active.as_ref(), timed);
     let changes = plan.changes.iter().map(|change| change.act.clone()).collect();
@@ -328,7 +329,11 @@ fn listing(scanned: &Result<Declared, String>) -> Listing {
         listed: declared.listed,
         readable: declared.readable,
         failing: files.into_iter().map(|problem| problem.file.clone()).collect::<BTreeSet<_>>(),
-        unreadable_directories: directories.into_iter().map(|problem| problem.file.clone()).collect(),
+        unreadable_directories: directories
+            .into_iter()
+            .map(|problem| problem.file.clone())
+            .chain(declared.undecided.iter().cloned())
+            .collect(),
     }
 }
 

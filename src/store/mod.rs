@@ -4,6 +4,7 @@
 //! arrive while a commit is under way share the next one. SQL stands only in `schema` and in one file per table family.
 //! Nothing here decides: the ledger's rules are called from `domain::ledger`, inside the transaction that reads the rows.
 
+mod airflow;
 mod backup;
 pub mod bodies;
 mod begin;

@@ -86,6 +86,7 @@ fn a_deleted_row_loses_its_status_and_keeps_id_and_flag_for_its_return_after_a_r
             refusals: &[],
             failing: &Default::default(),
             unreadable_directories: &[],
+            bundles: &[],
         };
         let planned = plan(&rows, scanned, None, true);
         reopened.sync(planned.changes.into_iter().map(|change| change.act).collect(), 20).await;
