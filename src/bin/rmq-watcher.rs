@@ -29,6 +29,8 @@ enum Verb {
     Subscriptions(cli::subscriptions::Args),
     /// List what is declared in the DAG folder and what is refused; needs no Airflow and no broker.
     Scan(Scan),
+    /// Try filters.
+    Filter(cli::filter::FilterArgs),
 }
 
 #[derive(Args)]
@@ -78,6 +80,7 @@ fn main() {
             let order = cli::scan::Order { folder: dir, config, explain, json };
             tool(async move |out: &mut dyn Write| cli::scan::run(&order, out))
         }
+        Verb::Filter(args) => tool(async move |out: &mut dyn Write| cli::filter::run(&args, out)),
     };
     exit::leave(code)
 }

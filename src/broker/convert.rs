@@ -68,7 +68,7 @@ fn field(value: &AMQPValue) -> Field {
         AMQPValue::LongLongInt(v) => Field::I64(*v),
         AMQPValue::Float(v) => Field::F32(*v),
         AMQPValue::Double(v) => Field::F64(*v),
-        AMQPValue::DecimalValue(v) => Field::Decimal { scale: v.scale, value: v.value },
+        AMQPValue::DecimalValue(v) => Field::Decimal { scale: v.scale, value: v.value.cast_signed() },
         AMQPValue::ShortString(v) => Field::Text(v.as_str().as_bytes().to_vec()),
         AMQPValue::LongString(v) => Field::Text(v.as_bytes().to_vec()),
         AMQPValue::ByteArray(v) => Field::Bytes(v.as_slice().to_vec()),

@@ -96,7 +96,7 @@ fn field(from: &mut Entries<'_>) -> Option<Field> {
         b'l' | b'L' => Field::I64(i64::from_be_bytes(from.array()?)),
         b'f' => Field::F32(f32::from_be_bytes(from.array()?)),
         b'd' => Field::F64(f64::from_be_bytes(from.array()?)),
-        b'D' => Field::Decimal { scale: from.array::<1>()?[0], value: u32::from_be_bytes(from.array()?) },
+        b'D' => Field::Decimal { scale: from.array::<1>()?[0], value: i32::from_be_bytes(from.array()?) },
         b'T' => Field::Timestamp(u64::from_be_bytes(from.array()?)),
         b'S' => Field::Text(from.long()?.to_vec()),
         b'x' => Field::Bytes(from.long()?.to_vec()),

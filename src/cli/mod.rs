@@ -1,9 +1,11 @@
-//! The command-line tool: one file for each verb. Exit codes: 0 done, 1 failed, 2 wrong usage.
+//! The command-line tool: one file for each verb. Exit codes: 0 done, 1 failed, 2 wrong usage, unless the verb says otherwise.
 
 pub mod check;
+pub mod filter;
 pub mod status;
 pub mod subscriptions;
 
+mod message_file;
 pub mod scan;
 mod show;
 mod state;

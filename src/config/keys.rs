@@ -106,6 +106,13 @@ pub static CONSUME_PREFETCH: Key = Key::new("consume", "prefetch", "a whole numb
 /// How long a delivery may stay unsettled.
 pub static CONSUME_ACK_DEADLINE_SECS: Key =
     Key::new("consume", "ack_deadline_secs", "whole seconds from 1 to 86400", Text("1500"));
+/// The largest body.
+pub static CONSUME_MAX_BODY_BYTES: Key =
+    Key::new("consume", "max_body_bytes", "whole bytes from 1024 to 16777216", Text("1048576"));
+/// What becomes of a larger one.
+pub static CONSUME_LARGE_BODY: Key = Key::new("consume", "large_body", "one of refuse, file", Text("refuse"));
+/// How long files of bodies are kept.
+pub static CONSUME_BODY_FILE_DAYS: Key = Key::new("consume", "body_file_days", "whole days from 1 to 3650", Text("7"));
 /// The pause between cycles.
 pub static RECONCILE_INTERVAL_SECS: Key =
     Key::new("reconcile", "interval_secs", "whole seconds from 1 to 86400", Text("60"));
@@ -119,7 +126,7 @@ pub static RECONCILE_CYCLE_TIMEOUT_SECS: Key = Key::new(
 );
 
 /// All of them.
-pub static KEYS: [&Key; 16] = [
+pub static KEYS: [&Key; 19] = [
     &STATE_DIR,
     &AIRFLOW_URL,
     &AIRFLOW_USERNAME,
@@ -134,6 +141,9 @@ pub static KEYS: [&Key; 16] = [
     &LOG_FORMAT,
     &CONSUME_PREFETCH,
     &CONSUME_ACK_DEADLINE_SECS,
+    &CONSUME_MAX_BODY_BYTES,
+    &CONSUME_LARGE_BODY,
+    &CONSUME_BODY_FILE_DAYS,
     &RECONCILE_INTERVAL_SECS,
     &RECONCILE_CYCLE_TIMEOUT_SECS,
 ];

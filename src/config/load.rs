@@ -13,6 +13,7 @@ use super::problem::{Origin, Problem, Problems};
 use super::reader::{Raw, Reader, show_path};
 use super::settings::{ConsumeSettings, ReconcileSettings, Settings};
 use super::sources::Sources;
+use crate::domain::content::{BodyLimits, LargeBody};
 use crate::domain::cycle_settings::{self, Configured, CycleSettings, DAY_SECS, Variable};
 use crate::domain::nearest::nearest;
 
@@ -199,7 +200,27 @@ fn read_consume(reader: &mut Reader<'_>) -> ConsumeSettings {
     ConsumeSettings {
         prefetch: reader.required(&keys::CONSUME_PREFETCH, prefetch, u16::to_string),
         ack_deadline: reader.required(&keys::CONSUME_ACK_DEADLINE_SECS, secs, show_secs),
+        body: BodyLimits {
+            max_bytes: reader.required(&keys::CONSUME_MAX_BODY_BYTES, body_bytes, usize::to_string),
+            large: reader.required(&keys::CONSUME_LARGE_BODY, large_body, |large| large.name().to_owned()),
+        },
+        body_files_kept_for: reader
+            .required(&keys::CONSUME_BODY_FILE_DAYS, days, |kept| (kept.as_secs() / u64::from(DAY_SECS)).to_string()),
     }
+}
+
+fn body_bytes(raw: &Raw) -> Option<usize> {
+    usize::try_from(raw.integer(1024..=16_777_216)?).ok()
+}
+
+fn large_body(raw: &Raw) -> Option<LargeBody> {
+    let text = raw.text()?.trim().to_ascii_lowercase();
+    LargeBody::ALL.into_iter().find(|large| large.name() == text)
+}
+
+fn days(raw: &Raw) -> Option<Duration> {
+    let days = u64::try_from(raw.integer(1..=3650)?).ok()?;
+    Some(Duration::from_secs(days * u64::from(DAY_SECS)))
 }
 
 /// Our keys first, then Airflow's Variables with the seed's rules: what cannot be used is set aside with a warning.

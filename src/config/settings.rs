@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::airflow::AirflowSettings;
 use super::dags::DagFolders;
 use super::log::LogSettings;
+use crate::domain::content::BodyLimits;
 use crate::domain::cycle_settings::Configured;
 
 /// Everything the watcher was told, checked and complete.
@@ -45,6 +46,10 @@ pub struct ConsumeSettings {
     pub prefetch: u16,
     /// How long a delivery may stay unsettled before it is given back; default 1500 s.
     pub ack_deadline: Duration,
+    /// How large a body may be, and what becomes of a larger one; default 1 MiB, refused.
+    pub body: BodyLimits,
+    /// How long a body that was written to a file is kept; default 7 days.
+    pub body_files_kept_for: Duration,
 }
 
 /// Settings of the section `[reconcile]`.

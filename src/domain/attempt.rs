@@ -10,10 +10,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::envelope::Envelope;
+use super::fields::without_nul;
 use super::key::KeyKind;
 use super::ledger::{Clash, ConfOrigin, Outcome, Owner, owner};
 use super::outcome::{RunLookup, TriggerAnswer};
-use super::payload::without_nul;
 
 /// What the attempt asks of the pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -385,7 +385,10 @@ mod tests {
             assert_eq!(conf_origin(&conf, &e), want, "{conf}");
         }
         e.properties.message_id = Some("a\0b".into());
-        let own = Value::Object(crate::domain::payload::immediate_conf(&e, crate::domain::ids::SubscriptionId(1)));
+        let body = crate::domain::encoding::unpack(None, &e.body, e.body.len()).expect("nothing to unpack");
+        let body = crate::domain::payload::Body::Inline(&body);
+        let own = crate::domain::payload::immediate_conf(&e, crate::domain::ids::SubscriptionId(1), body);
+        let own = Value::Object(own);
         assert_eq!(conf_origin(&own, &e), ConfOrigin::Same, "what we write is what we read");
     }
 }

@@ -73,10 +73,11 @@ pub enum Field {
     I64(i64),
     F32(f32),
     F64(f64),
-    /// `value / 10^scale`.
+    /// `value / 10^scale`. The protocol's grammar calls the value unsigned; every client library (pika, pamqp, Java, Go) writes
+    /// and reads it signed, and RabbitMQ passes the bits on.
     Decimal {
         scale: u8,
-        value: u32,
+        value: i32,
     },
     /// A long string: usually UTF-8 text, by the protocol any bytes.
     Text(Vec<u8>),

@@ -111,8 +111,10 @@ fn what_a_fresh_answer_changes_is_judged_by_the_change() {
     let options = Options::default();
     let mut record = DagRecord::new(true);
     record.heard(&found(true), Part::Healthy, 0);
+    let mut now_ms = 0;
     let mut judged = |answer: DagLookup| {
-        record.heard(&answer, Part::Healthy, 1);
+        now_ms += 5_000;
+        record.heard(&answer, Part::Healthy, now_ms);
         judge(&options, &record.view(), &answer)
     };
     assert_eq!(judged(found(true)), Judgement::Drop(Dropped::Paused));

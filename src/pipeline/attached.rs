@@ -64,7 +64,7 @@ mod tests {
         assert_eq!((attached.count(&one), attached.count(&two)), (2, 1));
         drop((first, other));
         assert_eq!((attached.count(&one), attached.count(&two)), (1, 0));
-        assert_eq!(attached.connections(), [one.clone()]);
+        assert_eq!(attached.connections(), std::slice::from_ref(&one));
         drop(second);
         assert!(attached.count(&one) == 0 && attached.connections().is_empty());
     }

@@ -6,13 +6,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::Semaphore;
 
 use super::attached::Attached;
 use super::dags::DagBook;
-use crate::domain::ids::{ConsumerTag, DagId, SubscriptionId};
+use crate::domain::content::{BodyFile, BodyLimits};
+use crate::domain::ids::{ConsumerTag, DagId, RunId, SubscriptionId};
 use crate::domain::target::TargetHistory;
 use crate::store::Store;
+use crate::store::bodies::Bodies;
 
 /// The wall clock in UTC milliseconds. Handed in, so that tests can hold it still.
 pub type Clock = Rc<dyn Fn() -> i64>;
@@ -95,6 +98,8 @@ pub struct Context<R> {
     pub(super) requests: Arc<Semaphore>,
     pub(super) targets: RefCell<HashMap<DagId, TargetHistory>>,
     random: RefCell<fastrand::Rng>,
+    body_limits: BodyLimits,
+    bodies: Option<Bodies>,
     on_arrow: OnArrow,
 }
 
@@ -112,7 +117,28 @@ impl<R> Context<R> {
             requests: Arc::new(Semaphore::new(limits.max_in_flight)),
             targets: RefCell::default(),
             random: RefCell::new(fastrand::Rng::new()),
+            body_limits: BodyLimits::default(),
+            bodies: None,
             on_arrow,
+        }
+    }
+
+    /// With limits other than the default's, and a place for bodies that go into files.
+    #[must_use]
+    pub fn with_bodies(mut self, limits: BodyLimits, bodies: Bodies) -> Self {
+        self.body_limits = limits;
+        self.bodies = Some(bodies);
+        self
+    }
+
+    pub(super) fn body_limits(&self) -> BodyLimits {
+        self.body_limits
+    }
+
+    pub(super) async fn keep_body(&self, run: &RunId, body: Bytes) -> std::io::Result<BodyFile> {
+        match &self.bodies {
+            Some(bodies) => bodies.keep(run, body).await,
+            None => Err(std::io::Error::other("there is no place for files")),
         }
     }
 

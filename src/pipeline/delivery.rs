@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
+use super::body;
 use super::channel::Held;
 use super::context::{Arrow, Context};
 use super::dags::ask_in_place;
@@ -15,7 +16,6 @@ use super::hold::{Woken, pause, unless_ended, wait};
 use super::ledgered::{self, Ledgered};
 use super::report::Report;
 use crate::domain::attempt::{Attempt, Command, Hold, Input, Trouble, conf_origin};
-use crate::domain::conf;
 use crate::domain::dag_state::DagView;
 use crate::domain::envelope::Envelope;
 use crate::domain::gate::{Deliver, Dropped, Judgement, deliver, judge};
@@ -23,7 +23,7 @@ use crate::domain::key::{DeliveryKey, KeyKind};
 use crate::domain::ledger::{Binding, ConfOrigin, Outcome};
 use crate::domain::options::OnMissing;
 use crate::domain::outcome::{RunLookup, TriggerAnswer};
-use crate::domain::payload::{immediate_conf, message_head};
+use crate::domain::payload::message_head;
 use crate::domain::shutdown::Phase;
 use crate::domain::subscription::Subscription;
 use crate::domain::target::TargetHistory;
@@ -149,6 +149,7 @@ impl<R: Runs + Dags, S: Settler> Task<R, S> {
     /// Asks for the run, and again, until the row has an outcome. An error says what ended the delivery before that.
     async fn start(&mut self, flight: &mut Flight<R, S>) -> Result<(Outcome, String), Woken> {
         let (kind, redelivered) = (self.key.kind(), self.envelope.redelivered);
+        let mut unrecorded = 0;
         let mut attempt = match flight.ledgered.binding {
             Binding::New { .. } | Binding::Start { .. } => Attempt::fresh(kind, redelivered),
             Binding::LookUp { .. } => Attempt::resumed(kind, redelivered),
@@ -162,8 +163,14 @@ impl<R: Runs + Dags, S: Settler> Task<R, S> {
                     None => Input::Answer(self.trigger(flight).await?),
                     Some(dropped) => {
                         let reason = dropped.code().to_owned();
-                        self.say_finished(flight, Outcome::Dropped, &reason).await;
-                        return Ok((Outcome::Dropped, reason));
+                        unrecorded += 1;
+                        match self.record_drop(flight, &reason, unrecorded).await? {
+                            Some(held) => held,
+                            None => {
+                                self.say_finished(flight, Outcome::Dropped, &reason).await;
+                                return Ok((Outcome::Dropped, reason));
+                            }
+                        }
                     }
                 },
                 Command::LookUp => self.look_up(flight).await?,
@@ -211,11 +218,32 @@ impl<R: Runs + Dags, S: Settler> Task<R, S> {
         }
     }
 
+    /// Records that the message is dropped. Without that record it is held (`Some`), and judged anew at every try: it may come to be
+    /// started after all.
+    async fn record_drop(
+        &mut self,
+        flight: &mut Flight<R, S>,
+        reason: &str,
+        tries: u32,
+    ) -> Result<Option<Input>, Woken> {
+        let recorded = match flight.ledgered.row {
+            Some(row) => self.desk.context.store.drop_it(row, reason.to_owned(), self.now_ms()).await,
+            None => Err(StoreError::NoRow),
+        };
+        let Err(error) = recorded else { return Ok(None) };
+        flight.permit = None;
+        let desk = Rc::clone(&self.desk);
+        let _held = desk.report.store_refused(&desk.context, &error).await;
+        self.pause(&flight.seat, tries, None).await?;
+        Ok(Some(Input::Begin))
+    }
+
     async fn trigger(&mut self, flight: &mut Flight<R, S>) -> Result<TriggerAnswer, Woken> {
-        let conf = immediate_conf(&self.envelope, self.subscription.id);
-        let answer = match conf::validate(&conf) {
-            Err(problem) => TriggerAnswer::Refused(problem.to_string()),
-            Ok(()) => {
+        let desk = Rc::clone(&self.desk);
+        let conf = body::conf(&desk.context, &self.envelope, self.subscription.id, &flight.ledgered.run_id).await;
+        let answer = match conf {
+            Err(instead) => instead,
+            Ok(conf) => {
                 let _permit = self.permit_once_recorded(flight).await?;
                 self.tried = true;
                 self.desk.context.runs.trigger(&self.subscription.dag_id, &flight.ledgered.run_id, &conf).await

@@ -10,6 +10,7 @@
 //! - No task outlives its worker, no worker the stop.
 
 mod attached;
+mod body;
 mod channel;
 mod context;
 mod dags;

@@ -11,6 +11,7 @@ use crate::telemetry::events;
 
 use super::Flow;
 use super::counters;
+use super::pace::millis;
 
 impl<R, B, D> Flow<R, B, D>
 where
@@ -81,6 +82,7 @@ where
     /// What proves that the loop is alive: one stamp for each connection in use, and one for the watcher.
     pub(super) async fn status_rows(&mut self, timed: bool) {
         let now_ms = self.now_ms();
+        self.context.store.flush_statuses().await;
         let attached = &self.context.attached;
         // A consumer that leaves may hold its tag still, where no subscription names its connection any more.
         let in_use: BTreeSet<ConnId> = connections(&self.wishes).into_iter().chain(attached.connections()).collect();
@@ -104,8 +106,4 @@ where
         };
         self.context.store.cycle_ended(cycle, now_ms).await;
     }
-}
-
-pub(super) fn millis(duration: std::time::Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -46,9 +46,18 @@ impl Findings {
         self.troubles.insert((event, line.to_owned()))
     }
 
-    /// Trouble of this kind is over.
-    pub(super) fn is_over(&mut self, event: &'static str) {
+    /// The step ended in time.
+    pub(super) fn step_is_well(&mut self, name: &str) {
+        let of_steps = [events::CYCLE_STEP_TIMED_OUT, events::CYCLE_STEP_SKIPPED];
+        let named = format!("'{name}'");
+        self.troubles.retain(|(said, line)| !(of_steps.contains(said) && line.contains(&named)));
+    }
+
+    /// Trouble of this kind is over. Returns whether any was said.
+    pub(super) fn is_over(&mut self, event: &'static str) -> bool {
+        let before = self.troubles.len();
         self.troubles.retain(|(said, _)| *said != event);
+        self.troubles.len() < before
     }
 }
 

@@ -1,15 +1,16 @@
-//! Status rows: what people read. Written on change only.
+//! Status rows: what people read. Written on change only; what the file refuses is kept and written again, see `unwritten`.
 
 use std::collections::BTreeSet;
 
 use rusqlite::params;
 
 use super::Store;
+use super::unwritten::{Place, Standing, StatusRow};
 use crate::domain::ids::{ConnId, ConsumerTag, SubscriptionId};
 use crate::domain::status::{ConnectionStatus, SubscriptionStatus};
 
 impl Store {
-    /// Writes a subscription's status. `last_error` stays as it was where `None`.
+    /// Writes a subscription's status. `last_error` stays as it was where `None`. See [`Store::flush_statuses`].
     pub async fn set_subscription_status(
         &self,
         id: SubscriptionId,
@@ -18,16 +19,8 @@ impl Store {
         tag: Option<ConsumerTag>,
         now_ms: i64,
     ) {
-        self.tell("to record a status", move |connection| {
-            let sql = "INSERT INTO subscription_status (subscription_id, status, last_error, consumer_tag, updated_at_ms) \
-                       VALUES (?1, ?2, ?3, ?4, ?5) \
-                       ON CONFLICT (subscription_id) DO UPDATE SET status = excluded.status, \
-                           last_error = coalesce(excluded.last_error, last_error), consumer_tag = excluded.consumer_tag, \
-                           updated_at_ms = max(excluded.updated_at_ms, updated_at_ms + 1)";
-            let tag = tag.as_ref().map(ConsumerTag::as_str);
-            connection.prepare_cached(sql)?.execute(params![id.0, status.code(), last_error, tag, now_ms]).map(drop)
-        })
-        .await;
+        let row = StatusRow { standing: Standing::Subscription(status, tag), last_error, now_ms };
+        self.keep_status(Place::Subscription(id), row).await;
     }
 
     /// Nothing is attached: after the start, whatever a killed watcher left behind, and at the stop.
@@ -49,7 +42,7 @@ impl Store {
         .await;
     }
 
-    /// Writes a connection's status. `last_error` stays as it was where `None`.
+    /// Writes a connection's status. `last_error` stays as it was where `None`. See [`Store::flush_statuses`].
     pub async fn set_connection_status(
         &self,
         conn_id: ConnId,
@@ -57,14 +50,8 @@ impl Store {
         last_error: Option<String>,
         now_ms: i64,
     ) {
-        self.tell("to record a status", move |connection| {
-            let sql = "INSERT INTO connection_status (conn_id, status, last_error, updated_at_ms) VALUES (?1, ?2, ?3, ?4) \
-                       ON CONFLICT (conn_id) DO UPDATE SET status = excluded.status, \
-                           last_error = coalesce(excluded.last_error, last_error), \
-                           updated_at_ms = max(excluded.updated_at_ms, updated_at_ms + 1)";
-            connection.prepare_cached(sql)?.execute(params![conn_id.as_str(), status.code(), last_error, now_ms]).map(drop)
-        })
-        .await;
+        let row = StatusRow { standing: Standing::Connection(status), last_error, now_ms };
+        self.keep_status(Place::Connection(conn_id), row).await;
     }
 
     /// Records that a cycle looked at a connection: how many consumers of ours are held over it. Without one nothing says that it

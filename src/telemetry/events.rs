@@ -110,6 +110,8 @@ events! {
     SCAN_DISTRUSTED = "scan.distrusted" @ Error;
     /// WARNING: a scan that was distrusted for three cycles is believed.
     SCAN_BELIEVED = "scan.believed" @ Warn;
+    /// INFO: after a scan that was not believed there is one that is.
+    SCAN_RECOVERED = "scan.recovered" @ Info;
     /// WARNING: a DAG file or directory could not be read.
     FILE_UNREADABLE = "file.unreadable" @ Warn;
     /// WARNING: changes of DAG files are not noticed at once, everywhere or in part.
@@ -180,6 +182,8 @@ events! {
     STORE_WRITE_FAILED = "store.write_failed" @ Warn;
     /// ERROR: the state file was broken; it was moved aside and a new one begun.
     STORE_MOVED_ASIDE = "store.moved_aside" @ Error;
+    /// WARNING: old files of bodies cannot be removed.
+    BODIES_NOT_PRUNED = "bodies.not_pruned" @ Warn;
     /// WARNING: there is no control socket; the watcher goes on without it.
     CONTROL_UNAVAILABLE = "control.unavailable" @ Warn;
     /// DEBUG: a process asks on the control socket.

@@ -8,6 +8,7 @@
 mod support;
 
 mod client;
+mod corpus;
 mod footprint;
 mod harness;
 mod stage;
@@ -17,7 +18,6 @@ mod faults;
 mod outage;
 mod pausing;
 mod peers;
-mod raw;
 mod settle;
 mod sharing;
 mod silent;

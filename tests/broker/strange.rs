@@ -8,10 +8,9 @@ use rmq_watcher::domain::envelope::{Envelope, Field, Properties};
 use rmq_watcher::ports::{Consumer, Settled, Settler, Verb};
 
 use crate::harness::{next, run_on};
-use crate::raw;
 use crate::stage::Stage;
 use crate::support::BrokerVersion::{self, V3, V4};
-use crate::support::QueueKind;
+use crate::support::{QueueKind, raw};
 
 /// Consumes one message and acknowledges it.
 async fn taken(at: &Stage) -> Envelope {
@@ -43,8 +42,8 @@ fn every_type() -> Vec<(&'static str, AMQPValue, Field)> {
         ("f64", AMQPValue::Double(-2.25), Field::F64(-2.25)),
         (
             "decimal",
-            AMQPValue::DecimalValue(DecimalValue { scale: 2, value: 12_345 }),
-            Field::Decimal { scale: 2, value: 12_345 },
+            AMQPValue::DecimalValue(DecimalValue { scale: 2, value: (-12_345_i32).cast_unsigned() }),
+            Field::Decimal { scale: 2, value: -12_345 },
         ),
         ("text", AMQPValue::LongString("grüß".into()), Field::Text("grüß".into())),
         ("not-text", AMQPValue::LongString(vec![0xff, 0, 0xfe].into()), Field::Text(vec![0xff, 0, 0xfe])),

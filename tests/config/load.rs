@@ -8,6 +8,7 @@ use rmq_watcher::config::dags::DagFolders;
 use rmq_watcher::config::environment::Environment;
 use rmq_watcher::config::keys::{Fallback, KEYS};
 use rmq_watcher::config::log::{LogFormat, LogLevel};
+use rmq_watcher::domain::content::{BodyLimits, LargeBody};
 
 use crate::support::{FILE, given, load, nothing, problems, shown};
 
@@ -26,6 +27,8 @@ fn load_of_nothing_gives_the_defaults() {
     assert_eq!((settings.log.level, settings.log.format), (LogLevel::Info, LogFormat::Text));
     assert_eq!(settings.consume.prefetch, 32);
     assert_eq!(settings.consume.ack_deadline, Duration::from_secs(1500));
+    assert_eq!(settings.consume.body, BodyLimits { max_bytes: 1 << 20, large: LargeBody::Refuse });
+    assert_eq!(settings.consume.body_files_kept_for, Duration::from_secs(7 * 86_400));
     assert_eq!(settings.reconcile.interval, Duration::from_secs(60));
     assert_eq!((settings.file, settings.hostname.as_str()), (None, "host-1"));
     assert!(settings.warnings.is_empty());
@@ -93,6 +96,9 @@ fn every_key_is_read_from_the_file_and_from_the_environment() {
         ("log.format", "\"json\"", "json"),
         ("consume.prefetch", "65535", "65535"),
         ("consume.ack_deadline_secs", "7", "7"),
+        ("consume.max_body_bytes", "1024", "1024"),
+        ("consume.large_body", "\"file\"", "file"),
+        ("consume.body_file_days", "3650", "3650"),
         ("reconcile.interval_secs", "9", "9"),
         ("reconcile.cycle_timeout_secs", "400", "400"),
     ];

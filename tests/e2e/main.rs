@@ -10,5 +10,6 @@ mod broker_faults;
 mod folder;
 mod kills;
 mod log_sinks;
+mod payload;
 mod spine;
 mod waits;

@@ -1,6 +1,7 @@
 //! The watcher's own row, what is known of connections and of DAGs.
 
 use rmq_watcher::domain::ids::{ConnId, DagId};
+use rmq_watcher::domain::outcome::Dialect;
 use rmq_watcher::domain::status::ConnectionStatus;
 use rmq_watcher::store::watcher::{CycleEnded, Started};
 
@@ -36,6 +37,20 @@ fn the_watchers_row_says_who_runs_when_the_last_cycle_ended_and_that_it_stopped(
         assert!(watcher(&file).ends_with(" 4"));
         file.store.watcher_started(started(8), 5).await;
         assert_eq!(watcher(&file), "h 8 0.2.0 5 - 60000 300000 - {} -", "nothing is left of the one before");
+    });
+}
+
+#[test]
+fn the_airflow_that_answered_last_is_remembered() {
+    run(async {
+        let file = File::new();
+        assert_eq!(file.store.load_airflow().await.unwrap(), None);
+        for (dialect, now_ms) in [(Dialect::V1, 1), (Dialect::V2, 2), (Dialect::V1, 3)] {
+            file.store.airflow_answered(dialect, now_ms).await;
+            assert_eq!(file.store.load_airflow().await.unwrap(), Some(dialect));
+        }
+        let again = rmq_watcher::store::open::open_inline(file.dir.path(), 9).unwrap().0;
+        assert_eq!(again.load_airflow().await.unwrap(), Some(Dialect::V1), "at the next start");
     });
 }
 

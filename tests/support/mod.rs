@@ -4,6 +4,8 @@
 //! | what | for |
 //! |---|---|
 //! | [`Broker`] | a virtual host of one's own on a shared node, or a node of one's own to break |
+//! | [`raw::Publisher`] | messages that no client library would send |
+//! | [`corpus`] | header tables and bodies with the conf they lead to |
 //! | [`Certificates`] | authorities and what they sign, for TLS |
 //! | [`Airflow`] | a shared real instance, looked at over REST as a person would |
 //! | [`StubAirflow`] | both REST dialects in memory, with faults on demand |
@@ -28,10 +30,12 @@
 pub mod airflow;
 pub mod broker;
 pub mod certificates;
+pub mod corpus;
 pub mod http;
 pub mod ports;
 pub mod proxy;
 pub mod publish;
+pub mod raw;
 pub mod stub_airflow;
 pub mod wait;
 pub mod watcher;
