@@ -164,18 +164,26 @@ impl Scanner {
         self.round += 1;
         let round = self.round;
         let mut changed: Vec<Changed<'_>> = Vec::new();
+        // Most files say nothing and stay so: they take one look-up.
+        let mut telling: Vec<&Found> = Vec::new();
         for found in &listing.files {
             match self.read.get_mut(&found.stamp.identity) {
-                Some(known) if known.is_of(found, names) => known.round = round,
+                Some(known) if known.is_of(found, names) => {
+                    known.round = round;
+                    if known.content.is_told() {
+                        telling.push(found);
+                    }
+                }
                 Some(_) | None => {
                     changed.push(Changed { found, name: names.of(found), before: self.memory.of(&found.path) });
+                    telling.push(found);
                 }
             }
         }
         self.read.extend(read_on_own_thread(&changed, names, round)?);
         self.read.retain(|_, known| known.round == round);
         let mut parts = Parts::default();
-        for found in &listing.files {
+        for found in telling {
             if let Some(known) = self.read.get(&found.stamp.identity) {
                 self.memory.keep(&found.path, &known.content, round);
                 parts.add(&|| names.of(found), &known.content);
