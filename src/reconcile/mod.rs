@@ -242,8 +242,9 @@ where
     }
 
     async fn leave(self) {
-        // The steps under way end here: they hold the state file.
-        let Self { context, consumers, .. } = self;
+        let Self { context, consumers, steps, .. } = self;
+        // Those under way end with it: they hold the state file.
+        drop(steps);
         consumers.leave().await;
         let now_ms = (context.clock)();
         context.store.reset_statuses(now_ms).await;
