@@ -6,7 +6,6 @@
 //! Variable, so a cycle asks Airflow for both Variables, and for its list of DAGs in pages. Needs a node of `tests/env`.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
-#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
 mod common;
 #[path = "../tests/support/mod.rs"]

@@ -9,3 +9,4 @@ mod message_file;
 pub mod scan;
 mod show;
 mod state;
+mod withheld;

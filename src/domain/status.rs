@@ -81,7 +81,7 @@ pub enum ConnectionStatus {
     Connected,
     /// It cannot be had: see the last error.
     Error,
-    /// Nothing is known yet.
+    /// Nothing is known: none was asked for yet, or none is attached over it any more.
     Unknown,
 }
 

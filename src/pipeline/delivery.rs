@@ -149,6 +149,7 @@ impl<R: Runs + Dags, S: Settler> Task<R, S> {
     /// Asks for the run, and again, until the row has an outcome. An error says what ended the delivery before that.
     async fn start(&mut self, flight: &mut Flight<R, S>) -> Result<(Outcome, String), Woken> {
         let (kind, redelivered) = (self.key.kind(), self.envelope.redelivered);
+        let mut unrecorded = 0;
         let mut attempt = match flight.ledgered.binding {
             Binding::New { .. } | Binding::Start { .. } => Attempt::fresh(kind, redelivered),
             Binding::LookUp { .. } => Attempt::resumed(kind, redelivered),
@@ -162,8 +163,14 @@ impl<R: Runs + Dags, S: Settler> Task<R, S> {
                     None => Input::Answer(self.trigger(flight).await?),
                     Some(dropped) => {
                         let reason = dropped.code().to_owned();
-                        self.say_finished(flight, Outcome::Dropped, &reason).await;
-                        return Ok((Outcome::Dropped, reason));
+                        unrecorded += 1;
+                        match self.record_drop(flight, &reason, unrecorded).await? {
+                            Some(held) => held,
+                            None => {
+                                self.say_finished(flight, Outcome::Dropped, &reason).await;
+                                return Ok((Outcome::Dropped, reason));
+                            }
+                        }
                     }
                 },
                 Command::LookUp => self.look_up(flight).await?,
@@ -209,6 +216,26 @@ impl<R: Runs + Dags, S: Settler> Task<R, S> {
                 }
             }
         }
+    }
+
+    /// Records that the message is dropped. Without that record it is held (`Some`), and judged anew at every try: it may come to be
+    /// started after all.
+    async fn record_drop(
+        &mut self,
+        flight: &mut Flight<R, S>,
+        reason: &str,
+        tries: u32,
+    ) -> Result<Option<Input>, Woken> {
+        let recorded = match flight.ledgered.row {
+            Some(row) => self.desk.context.store.drop_it(row, reason.to_owned(), self.now_ms()).await,
+            None => Err(StoreError::NoRow),
+        };
+        let Err(error) = recorded else { return Ok(None) };
+        flight.permit = None;
+        let desk = Rc::clone(&self.desk);
+        let _held = desk.report.store_refused(&desk.context, &error).await;
+        self.pause(&flight.seat, tries, None).await?;
+        Ok(Some(Input::Begin))
     }
 
     async fn trigger(&mut self, flight: &mut Flight<R, S>) -> Result<TriggerAnswer, Woken> {

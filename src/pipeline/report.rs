@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use super::attached::HeldTag;
 use super::context::Context;
 use crate::domain::attempt::{Hold, Trouble};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
@@ -20,7 +21,7 @@ use crate::telemetry::events;
 pub(super) struct Report {
     subscription: Rc<Subscription>,
     attachment: Cell<Attachment>,
-    tag: RefCell<Option<ConsumerTag>>,
+    tag: RefCell<Option<HeldTag>>,
     trouble: Cell<Option<Trouble>>,
     /// Why nothing is consumed, while the gate is closed, and whether that was said.
     closed: RefCell<Option<(Closed, Option<String>)>>,
@@ -123,7 +124,7 @@ impl Report {
         self.said.take();
         // Whatever was held is coming again, and will say for itself what is wrong.
         self.trouble.take();
-        self.tag.replace(Some(tag.clone()));
+        self.tag.replace(Some(context.attached.hold(conn_id, tag)));
         self.write(context, Attachment::Listening, None).await;
         let now_ms = context.now_ms();
         context.store.set_connection_status(conn_id.clone(), ConnectionStatus::Connected, None, now_ms).await;
@@ -330,7 +331,8 @@ impl Report {
         let error = closed.or(error);
         let status = subscription_status(attachment, self.trouble.get());
         self.attachment.set(attachment);
-        let (id, tag, now_ms) = (self.subscription.id, self.tag.borrow().clone(), context.now_ms());
+        let (id, tag, now_ms) =
+            (self.subscription.id, self.tag.borrow().as_ref().map(|held| held.tag().clone()), context.now_ms());
         context.store.set_subscription_status(id, status, error, tag, now_ms).await;
     }
 }

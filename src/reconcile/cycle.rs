@@ -134,7 +134,8 @@ where
                     Listing::Listed { unreadable_directories, .. } => unreadable_directories,
                     Listing::Outage(_) => Vec::new(),
                 };
-                self.sync(declared, directories, judgement.baseline, timed).await;
+                let baseline = judgement.baseline.with_unreadable(&declared.unreadable);
+                self.sync(declared, directories, baseline, timed).await;
             }
             Ok(_) | Err(_) => self.distrust(judgement, baseline, timed).await,
         }
@@ -307,6 +308,7 @@ async fn carry_out(
         refusals: &declared.refusals,
         failing: &baseline.failing,
         unreadable_directories: &directories,
+        bundles: &declared.bundles,
     };
     let plan = sync::plan(&rows, scanned, active.as_ref(), timed);
     let changes = plan.changes.iter().map(|change| change.act.clone()).collect();
@@ -328,7 +330,11 @@ fn listing(scanned: &Result<Declared, String>) -> Listing {
         listed: declared.listed,
         readable: declared.readable,
         failing: files.into_iter().map(|problem| problem.file.clone()).collect::<BTreeSet<_>>(),
-        unreadable_directories: directories.into_iter().map(|problem| problem.file.clone()).collect(),
+        unreadable_directories: directories
+            .into_iter()
+            .map(|problem| problem.file.clone())
+            .chain(declared.undecided.iter().cloned())
+            .collect(),
     }
 }
 

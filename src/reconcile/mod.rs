@@ -37,7 +37,7 @@ use counters::Counters;
 use cycle::{Believed, Steps};
 use findings::Findings;
 use step::STEP_TIMEOUT;
-use wake::Woken;
+use wake::{Rest, Woken};
 
 pub use dags::record_learnt;
 pub use pace::Pace;
@@ -83,6 +83,7 @@ where
         phase_at: Cell::new("start"),
         next_cycle: Instant::now(),
         dags_since_ms: 0,
+        rest: Rest::default(),
     };
     let mut phase = phase;
     let stop = async { drop(phase.wait_for(|phase| *phase == Phase::Stopping).await) };
@@ -137,6 +138,7 @@ struct Flow<R, B, D> {
     next_cycle: Instant,
     /// When Airflow was last asked for its DAGs: what it said before is too old to delete anything.
     dags_since_ms: i64,
+    rest: Rest,
 }
 
 impl<R, B, D> Flow<R, B, D>
@@ -160,7 +162,9 @@ where
                 std::future::pending::<()>().await;
             }
             let timed = matches!(woken, Woken::Due);
+            let began = Instant::now();
             let went = self.bounded_cycle(timed).await;
+            self.rest.ended(&woken, began);
             woken.answer(went == Went::Applied);
             let pause = match went {
                 Went::Applied | Went::NotApplied => self.settings.interval,
@@ -238,8 +242,9 @@ where
     }
 
     async fn leave(self) {
-        // The steps under way end here: they hold the state file.
-        let Self { context, consumers, .. } = self;
+        let Self { context, consumers, steps, .. } = self;
+        // Those under way end with it: they hold the state file.
+        drop(steps);
         consumers.leave().await;
         let now_ms = (context.clock)();
         context.store.reset_statuses(now_ms).await;

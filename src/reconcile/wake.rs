@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{sleep, sleep_until};
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Flow;
 use super::consumers::Ended;
@@ -16,8 +16,39 @@ use crate::ports::{Broker, Consumer, Dags, Declarations, Runs};
 use crate::store::subscriptions::Switched;
 use crate::telemetry::events;
 
-/// Files change in groups: a checkout is scanned once.
-const DEBOUNCE: Duration = Duration::from_secs(1);
+/// Files change in groups, and a checkout is scanned once: for so long nothing may have changed before it is.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// How long changes that do not end are waited for.
+const LONGEST_UNREST: Duration = Duration::from_secs(10);
+
+/// How many times its own duration lies between a cycle that files brought and the next one: they take a tenth of the time at most.
+const REST: u32 = 10;
+
+/// What the cycles before leave to the next wake.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// When the last cycle began that files brought.
+    woken: Option<Instant>,
+    /// How long the last cycle took.
+    took: Duration,
+}
+
+impl Rest {
+    /// A cycle has ended.
+    pub(super) fn ended(&mut self, woken: &Woken, began: Instant) {
+        self.took = began.elapsed();
+        match woken {
+            Woken::Changed => self.woken = Some(began),
+            Woken::Due | Woken::Asked(_) => {}
+        }
+    }
+
+    /// Before then files bring no cycle.
+    fn until(&self) -> Option<Instant> {
+        self.woken?.checked_add(self.took.saturating_mul(REST))
+    }
+}
 
 /// What somebody beside the watcher asks, and where the answer goes.
 pub type Asked = (Request, oneshot::Sender<Answer>);
@@ -64,10 +95,7 @@ where
         let due = sleep_until(self.next_cycle);
         tokio::pin!(due);
         let declarations = std::rc::Rc::clone(&self.declarations);
-        let changed = async {
-            declarations.lock().await.changed().await;
-            sleep(DEBOUNCE).await;
-        };
+        let changed = changed(&declarations, self.rest.until());
         tokio::pin!(changed);
         loop {
             tokio::select! {
@@ -141,5 +169,16 @@ where
             }
             Err(error) => Answer::Refused { sentence: error.to_string() },
         }
+    }
+}
+
+/// Returns once files have changed and a scan is worth its price.
+async fn changed<D: Declarations>(declarations: &Mutex<D>, not_before: Option<Instant>) {
+    let another = async || declarations.lock().await.changed().await;
+    another().await;
+    let at_last = Instant::now() + LONGEST_UNREST;
+    while timeout_at(at_last.min(Instant::now() + QUIET), another()).await.is_ok() {}
+    if let Some(rested) = not_before {
+        sleep_until(rested).await;
     }
 }
