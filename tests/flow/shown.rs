@@ -1,17 +1,20 @@
 //! What the control flow records for people who look.
 
 use rmq_watcher::domain::declaration::{FileProblem, FileProblemKind};
+use rmq_watcher::domain::options::{OnPaused, Options};
 use rmq_watcher::ports::Declared;
 
 use crate::fake_airflow::dag;
-use crate::flowing::{Folder, declared, with_flow};
+use crate::flowing::{Folder, declared, with_flow, with_options};
 use crate::world::{World, run};
 
 #[test]
 fn a_connection_is_connected_while_a_consumer_is_held_over_it_and_no_longer() {
     run(async {
         let world = World::new();
-        with_flow(&world, Folder::of(declared(&[("dag", "orders")])), true, async |flow| {
+        let holds = Options { on_paused: OnPaused::Hold, ..Options::default() };
+        let folder = Folder::of(with_options(&[("dag", "orders")], &holds));
+        with_flow(&world, folder, true, async |flow| {
             let says = |wanted: &'static str| {
                 let sql = "SELECT status || ' ' || consumer_count FROM connection_status";
                 world.until(wanted, move |w| w.sql(sql) == wanted)
