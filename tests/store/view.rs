@@ -174,6 +174,11 @@ fn what_cannot_be_read_is_told_apart_and_left_alone() {
     let missing = view::read(dir.path()).unwrap_err();
     assert!(matches!(missing, StoreError::Missing { .. }), "{missing}");
     assert!(matches!(view::read(&dir.path().join("none")), Err(StoreError::Missing { .. })));
+    // What cannot be looked into is not said to be missing: here a file in the place of the directory.
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let hidden = view::read(&dir.path().join("file")).unwrap_err();
+    assert!(matches!(hidden, StoreError::Open { .. }), "{hidden}");
+    std::fs::remove_file(dir.path().join("file")).unwrap();
     assert_eq!(names(dir.path()), Vec::<String>::new());
 
     let file = state_in(dir.path());

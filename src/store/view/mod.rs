@@ -28,8 +28,11 @@ const BUSY: Duration = Duration::from_secs(2);
 /// There is no file, or it is broken, too new, too old or not ours to read; nothing was changed.
 pub fn read(dir: &Path) -> Result<Facts, StoreError> {
     let path = dir.join(FILE_NAME);
-    if !path.exists() {
-        return Err(StoreError::Missing { path });
+    match path.try_exists() {
+        Ok(true) => {}
+        Ok(false) => return Err(StoreError::Missing { path }),
+        // A directory of somebody else's, which says nothing of what is in it.
+        Err(source) => return Err(StoreError::Open { path, source: source.into() }),
     }
     match read_still(dir, &path)? {
         Some(facts) => Ok(facts),
