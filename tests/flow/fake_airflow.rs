@@ -13,6 +13,7 @@ use rmq_watcher::domain::outcome::{
 use rmq_watcher::ports::{Dags, Runs};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 /// A scripted turn of a trigger request.
 pub(crate) enum Turn {
@@ -34,6 +35,7 @@ struct Inner {
     turns: RefCell<VecDeque<Turn>>,
     lookups: RefCell<VecDeque<RunLookup>>,
     triggers: RefCell<Vec<String>>,
+    trigger_times: RefCell<Vec<Instant>>,
     gate: Semaphore,
     /// What is said of every DAG that nothing else is said of.
     all_dags: RefCell<DagLookup>,
@@ -70,6 +72,7 @@ impl FakeAirflow {
             turns: RefCell::default(),
             lookups: RefCell::default(),
             triggers: RefCell::default(),
+            trigger_times: RefCell::default(),
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
             all_dags: RefCell::new(dag(false)),
             dags: RefCell::default(),
@@ -146,6 +149,11 @@ impl FakeAirflow {
         self.0.runs.borrow()[run].clone()
     }
 
+    /// When each of them was asked for.
+    pub(crate) fn trigger_times(&self) -> Vec<Instant> {
+        self.0.trigger_times.borrow().clone()
+    }
+
     /// What reading a Variable leads to; one that is not named is not set.
     pub(crate) fn set_variable(&self, key: &str, answer: Variable) {
         self.0.variables.borrow_mut().insert(key.to_owned(), answer);
@@ -164,6 +172,7 @@ fn created() -> TriggerAnswer {
 impl Runs for FakeAirflow {
     async fn trigger(&self, dag: &DagId, run: &RunId, conf: &Map<String, Value>) -> TriggerAnswer {
         self.0.triggers.borrow_mut().push(run.as_str().to_owned());
+        self.0.trigger_times.borrow_mut().push(Instant::now());
         let _turn = self.0.gate.acquire().await.unwrap();
         let turn = self.0.turns.borrow_mut().pop_front();
         let said = match turn {
