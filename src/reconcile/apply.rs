@@ -1,6 +1,6 @@
 //! Carrying a plan out, and the rows that say how things stand.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use crate::domain::ids::{ConnId, SubscriptionId};
 use crate::domain::plan::{Action, Withheld, connections, plan};
@@ -75,8 +75,8 @@ where
     }
 
     fn forget_withheld(&mut self) {
-        let is_withheld = |id: &SubscriptionId| self.wishes.iter().any(|wish| wish.subscription.id == *id);
-        self.withheld.retain(|id, _| is_withheld(id));
+        let wished: HashSet<SubscriptionId> = self.wishes.iter().map(|wish| wish.subscription.id).collect();
+        self.withheld.retain(|id, _| wished.contains(id));
     }
 
     /// What proves that the loop is alive: one stamp for each connection in use, and one for the watcher.

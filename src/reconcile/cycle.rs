@@ -213,6 +213,9 @@ where
     }
 
     fn say(&mut self, synced: &Synced) {
+        if !synced.written.iter().any(|written| matches!(written, Written::Refused(_))) {
+            self.findings.is_over(events::SUBSCRIPTION_NOT_WRITTEN);
+        }
         for (change, written) in synced.plan.changes.iter().zip(&synced.written) {
             let is_news = match written {
                 Written::Refused(error) => {

@@ -29,7 +29,8 @@ where
         }
     }
 
-    /// Has Airflow asked for every DAG that is recorded, and does not wait for it: workers hear what it says from the book. What it does not answer leaves what is known in force.
+    /// Has Airflow asked for every DAG that is recorded, and does not wait for it: workers hear what it says from the book. What it
+    /// does not answer leaves what is known in force.
     pub(super) fn ask_for_dags(&mut self) {
         if !self.pace.can_start {
             return;

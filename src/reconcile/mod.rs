@@ -203,10 +203,8 @@ where
         let (began, budget) = (Instant::now(), self.settings.budget);
         let cycle = AssertUnwindSafe(timeout(budget, self.cycle(timed))).catch_unwind().await;
         match cycle {
-            Ok(Ok(is_applied)) => {
-                self.findings.is_over(events::CYCLE_TIMED_OUT);
-                if is_applied { Went::Applied } else { Went::NotApplied }
-            }
+            Ok(Ok(true)) => Went::Applied,
+            Ok(Ok(false)) => Went::NotApplied,
             Ok(Err(_)) => {
                 self.ran_out(began.elapsed()).await;
                 Went::NotApplied

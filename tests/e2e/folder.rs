@@ -45,6 +45,7 @@ fn real_new_dag_file_in_a_running_airflow_loses_no_message() {
         wait_status(&setup.state_dir(), &["paused_dag"]);
         airflow.wait_dag(&dag, LATER);
         let waits = |seconds| {
+            // Longer than the 5 s in which a DAG that is waited for is asked for again: that nothing happens needs time.
             std::thread::sleep(Duration::from_secs(seconds));
             assert_eq!(
                 (broker.ready("dropped"), airflow.runs(&dag).len()),
@@ -200,7 +201,8 @@ fn real_folder_that_is_away_for_a_while_costs_nothing() {
     // Unmounted: the folder is not there, for as long as it likes.
     fs::rename(&dags, &aside).unwrap();
     six.wait_distrusted(&mut watcher);
-    std::thread::sleep(Duration::from_secs(7));
+    // More than the cycles of distrust and grace together: an outage spends neither, however long it lasts.
+    std::thread::sleep(Duration::from_secs(10));
     six.serves_all("away");
     restore(&aside, &dags);
     six.serves_all("back");

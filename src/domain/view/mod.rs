@@ -21,7 +21,7 @@ use super::ids::{ConnId, DagId, QueueName, SubscriptionId};
 use super::trust::Unreadable;
 
 /// How many scans in a row may miss a subscription before it is deleted.
-pub const MISSES_ALLOWED: u32 = 3;
+pub const MISSES_ALLOWED: u32 = super::sync::GRACE_MISSES;
 
 /// Everything that is shown. Its JSON form is that of `rmq-watcher status --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
