@@ -19,12 +19,16 @@ fn is_too_deep(value: &str) -> bool {
     value.contains(&"[".repeat(128))
 }
 
-/// A host with text before its opening bracket or after its closing one. Python's `urlsplit` took it until the fix of
-/// CVE-2025-0938 and refuses it since, so the answer depends on the patch level of Airflow's Python.
+/// A host with text before its opening bracket or after its closing one, or brackets in the user's name or password.
+/// Python's `urlsplit` took the first pair of brackets wherever it stood until the fix of CVE-2025-0938 and looks at the
+/// host alone since, so the answer depends on the patch level of Airflow's Python.
 fn depends_on_python(value: &str) -> bool {
     let Some((_, after)) = value.split_once("://") else { return false };
     let netloc = after.split(['/', '?', '#']).next().unwrap_or(after);
-    let host = netloc.rsplit('@').next().unwrap_or(netloc);
+    let (user_info, host) = netloc.rsplit_once('@').unwrap_or(("", netloc));
+    if user_info.contains(['[', ']']) {
+        return true;
+    }
     let Some((before, rest)) = host.split_once('[') else { return false };
     let after = rest.split_once(']').map_or("", |(_, after)| after);
     !before.is_empty() || !(after.is_empty() || after.starts_with(':'))
