@@ -6,21 +6,34 @@
 pub mod ids;
 
 pub mod attempt;
+pub mod breaker;
+pub mod budget;
 pub mod conf;
 pub mod connection;
+pub mod copy;
 pub mod declaration;
 pub mod envelope;
 pub mod fault;
 pub mod key;
 pub mod ledger;
 pub mod line_budget;
+pub mod miss_series;
 pub mod options;
 pub mod outcome;
+pub mod park;
 pub mod payload;
 pub mod plan;
+pub mod queue_facts;
 pub mod retry;
+pub mod returns;
+pub mod routing;
 pub mod run_id;
+pub mod settlement;
 pub mod shutdown;
 pub mod status;
 pub mod subscription;
 pub mod target;
+pub mod window;
+
+#[cfg(test)]
+mod shared_queue_model;
