@@ -225,6 +225,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::domain::target::TargetHistory;
 
     fn down() -> Sign {
         Sign::Down { trouble: Trouble::Unavailable, reason: "connection refused".into(), at_least: None }
@@ -322,6 +323,23 @@ mod tests {
             b.answered(key, failed(), 0, 0);
         }
         assert_eq!(b.trouble(), None, "a success begins the count anew");
+    }
+
+    #[test]
+    fn a_target_that_refuses_five_different_messages_opens_it_and_a_run_closes_it() {
+        let (mut history, mut b) = (TargetHistory::default(), Breaker::default());
+        let refused = TriggerAnswer::Refused("no".into());
+        for key in ["a", "b", "c", "d", "e"] {
+            history.refused(key);
+            b.answered(key, Sign::of(&refused, history.view(key).is_failing), 0, 0);
+            assert_eq!(b.trouble(), (key == "e").then_some(Trouble::Failing));
+        }
+        assert_eq!(b.ask("f", true, 9_000), Permission::GoAsProbe);
+        b.answered("f", Sign::of(&refused, history.view("f").is_failing), 9_000, 0);
+        assert_eq!(b.trouble(), Some(Trouble::Failing), "refused once more");
+        assert_eq!(b.ask("g", true, 90_000), Permission::GoAsProbe);
+        history.passed("g");
+        assert!(b.answered("g", Sign::of(&TriggerAnswer::Created, history.view("g").is_failing), 90_000, 0));
     }
 
     #[test]

@@ -111,15 +111,14 @@ fn read_part(field: &Field) -> Option<Part> {
 }
 
 fn read_text(table: &Table, name: &str, most_bytes: usize) -> Option<String> {
-    match table.get(name)? {
-        Field::Text(bytes) if bytes.len() <= most_bytes => String::from_utf8(bytes.clone()).ok(),
-        _ => None,
+    let Field::Text(bytes) = table.get(name)? else { return None };
+    if bytes.len() > most_bytes {
+        return None;
     }
+    String::from_utf8(bytes.clone()).ok()
 }
 
 fn read_number(table: &Table, name: &str) -> Option<u32> {
-    match table.get(name)? {
-        Field::I64(number) => u32::try_from(*number).ok(),
-        _ => None,
-    }
+    let Field::I64(number) = table.get(name)? else { return None };
+    u32::try_from(*number).ok()
 }
