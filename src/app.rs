@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
@@ -24,17 +24,22 @@ use crate::config::connections::AirflowDialect;
 use crate::config::log::{LogFormat, LogLevel, LogSettings};
 use crate::config::problem::Problems;
 use crate::config::sources::Sources;
+use crate::control;
 use crate::discovery::{Scan, ScanError, Scanner};
+use crate::domain::declaration::FileProblemKind;
 use crate::domain::outcome::{AccessAnswer, Dialect};
 use crate::domain::shutdown::Phase;
-use crate::pipeline::{Arrow, Clock, Context, Identity, Limits};
+use crate::pipeline::{self, Arrow, Clock, Context, Identity, Limits};
 use crate::ports::{Declarations, Declared};
-use crate::reconcile::{self, Pace};
+use crate::reconcile::{self, Controls, Pace};
 use crate::store::{Store, StoreError};
 use crate::telemetry::{self, LogHandle, events};
 
 /// How long the last commits may take at the stop.
 const CLOSE_STORE: Duration = Duration::from_secs(5);
+
+/// Requests of the control socket that may wait for the control flow.
+const REQUESTS: usize = 16;
 
 /// How often an Airflow that does not answer, or refuses us, is asked again at the start.
 const GREET_EVERY: Duration = Duration::from_secs(30);
@@ -49,6 +54,8 @@ pub struct Inputs {
     pub started: Box<dyn FnOnce()>,
     /// Where the log goes.
     pub log: LogHandle,
+    /// Says so where the scheduler has exited; asked before each cycle.
+    pub scheduler_exited: Box<dyn Fn() -> Option<String>>,
     /// Called with the name of every arrow of the data flow (see [`Arrow`]); tests end the process there.
     pub on_arrow: Box<dyn Fn(&'static str)>,
     /// See [`Limits::retry_scale`]: 1 but in tests.
@@ -82,7 +89,7 @@ pub enum AppError {
 /// # Errors
 /// Preparation failed; nothing is attached.
 pub async fn run(inputs: Inputs) -> Result<(), AppError> {
-    let Inputs { config, mut phase, started, log, on_arrow, retry_scale } = inputs;
+    let Inputs { config, mut phase, started, log, scheduler_exited, on_arrow, retry_scale } = inputs;
     let settings = load(config.as_deref(), &log)?;
     let airflow = AirflowClient::new(settings.airflow.clone())?;
     let taken = state::take(&settings.state_dir, started, &mut phase).await?;
@@ -91,19 +98,33 @@ pub async fn run(inputs: Inputs) -> Result<(), AppError> {
     let pool = Rc::new(Pool::new(Rc::clone(&connections)));
     let context = Rc::new(context(&settings, store, airflow, on_arrow, retry_scale));
     let can_start = say_credentials(&settings);
-    let pace = Pace { interval: settings.reconcile.interval, can_start };
+    let pace = pace(&settings, can_start);
     let declarations = Folder::new(&settings.dags_folder);
     let mut helpers = JoinSet::new();
     if can_start {
         helpers.spawn_local(greet_airflow(Rc::clone(&context), connections));
+        helpers.spawn_local(pipeline::ask_waiting(Rc::clone(&context)));
     }
-    reconcile::run(context, Rc::clone(&pool), declarations, pace, phase).await;
+    let (asked, requests) = mpsc::channel(REQUESTS);
+    helpers.spawn_local(control::serve(settings.state_dir.join(control::FILE_NAME), asked));
+    let controls = Controls { scheduler_exited, requests, phase };
+    reconcile::run(context, Rc::clone(&pool), declarations, pace, controls).await;
     helpers.shutdown().await;
     pool.close().await;
     // The last handle went with the flows, so the store's thread commits what it holds and leaves.
     drop(timeout(CLOSE_STORE, closed).await);
     drop(lock);
     Ok(())
+}
+
+fn pace(settings: &Settings, can_start: bool) -> Pace {
+    let reconcile = &settings.reconcile;
+    Pace {
+        configured: reconcile.configured,
+        environment: [reconcile.interval_variable.clone(), reconcile.timeout_variable.clone()],
+        can_start,
+        hostname: settings.hostname.clone(),
+    }
 }
 
 fn load(config: Option<&Path>, log: &LogHandle) -> Result<Settings, AppError> {
@@ -184,8 +205,9 @@ fn say_credentials(settings: &Settings) -> bool {
     !missing
 }
 
+/// The time now, in UTC milliseconds.
 #[expect(clippy::disallowed_methods, reason = "the clock edge: everything else is handed the time")]
-fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
@@ -211,11 +233,18 @@ impl Declarations for Folder {
         let scanned = under_way.await;
         self.under_way = None;
         match scanned {
-            Ok(Ok(Scan { declarations, refusals, unreadable, .. })) => {
-                Ok(Declared { declarations, refusals, unreadable })
+            Ok(Ok(Scan { declarations, refusals, unreadable, files })) => {
+                let listed = files as u64;
+                let bad = unreadable.iter().filter(|p| p.kind != FileProblemKind::DirectoryUnreadable).count();
+                let readable = listed.saturating_sub(bad as u64);
+                Ok(Declared { declarations, refusals, unreadable, listed, readable })
             }
             Ok(Err(error)) => Err(error.to_string()),
             Err(error) => Err(format!("a defect of this program: {error}")),
         }
+    }
+
+    async fn changed(&mut self) {
+        std::future::pending().await
     }
 }

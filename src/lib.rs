@@ -19,6 +19,7 @@ pub mod telemetry;
 
 pub mod airflow;
 pub mod broker;
+pub mod control;
 pub mod discovery;
 pub mod store;
 

@@ -8,11 +8,12 @@
 use std::rc::Rc;
 
 use crate::domain::connection::AmqpSettings;
+use crate::domain::cycle_settings::Variable;
 use crate::domain::declaration::{Declaration, FileProblem, Refusal};
 use crate::domain::envelope::Envelope;
 use crate::domain::fault::BrokerFault;
 use crate::domain::ids::{ConnId, ConsumerTag, DagId, DeliveryTag, Epoch, QueueName, RunId};
-use crate::domain::outcome::{DagLookup, RunLookup, TriggerAnswer};
+use crate::domain::outcome::{DagList, DagLookup, Part, RunLookup, TriggerAnswer};
 
 /// Starting DAG runs and asking about them.
 pub trait Runs {
@@ -29,9 +30,24 @@ pub trait Runs {
 
     /// Looks a run up by its id.
     async fn look_up(&self, dag: &DagId, run: &RunId) -> RunLookup;
+}
 
+/// What Airflow knows besides its runs: DAGs, its own health, Variables. Questions only: each may be asked again.
+pub trait Dags {
     /// Looks a DAG up.
     async fn look_up_dag(&self, dag: &DagId) -> DagLookup;
+
+    /// Every DAG that Airflow has, those that are stale among them.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up the list.
+    async fn list_dags(&self) -> DagList;
+
+    /// How the part of Airflow is that reads DAG files.
+    async fn dag_processor(&self) -> Part;
+
+    /// Reads a Variable.
+    async fn variable(&self, key: &str) -> Variable;
 }
 
 /// Finds the settings of a connection id, fresh for every connect.
@@ -102,8 +118,22 @@ pub trait Consumer {
     /// What settles this channel's deliveries.
     fn settler(&self) -> Self::Settler;
 
-    /// Stops the flow of deliveries (`basic.cancel`); those held stay settleable. Bounded by the rpc timeout.
-    async fn cancel(&mut self);
+    /// Stops the flow of deliveries (`basic.cancel`) and keeps the channel: those held stay settleable. Returns what was on its
+    /// way. [`Consumer::next`] then waits for the loss of the channel. Bounded by the rpc timeout.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was on its way comes out of [`Consumer::next`], or of the next call.
+    async fn pause(&mut self) -> Vec<Envelope>;
+
+    /// Consumes again on the same channel, under a tag of its own, with the same window for what is new. Does nothing if it
+    /// is consuming. Bounded by the rpc timeout.
+    ///
+    /// # Errors
+    /// The queue cannot be consumed any more; the channel is gone.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the channel: [`Consumer::next`] says so.
+    async fn resume(&mut self, tag: ConsumerTag) -> Result<(), BrokerFault>;
 
     /// Closes the channel; everything unsettled goes back at once. Bounded by 2 s.
     async fn close(self);
@@ -141,6 +171,12 @@ pub trait Declarations {
     /// # Cancel safety
     /// A scan that was given up is waited for by the next call: there is never more than one under way.
     async fn scan(&mut self) -> Result<Declared, String>;
+
+    /// Resolves when something that is read may have changed since the last scan. Never, where nobody can tell.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a change is remembered until the next scan.
+    async fn changed(&mut self);
 }
 
 /// What is declared.
@@ -150,8 +186,12 @@ pub struct Declared {
     pub declarations: Vec<Declaration>,
     /// Subscriptions that are written down and must not run.
     pub refusals: Vec<Refusal>,
-    /// Files of which nothing is known.
+    /// Files and directories of which nothing is known.
     pub unreadable: Vec<FileProblem>,
+    /// How many files the folder names.
+    pub listed: u64,
+    /// How many of them were read and understood.
+    pub readable: u64,
 }
 
 /// What became of a verb.

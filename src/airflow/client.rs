@@ -1,6 +1,6 @@
 //! The calls: what the flows ask of Airflow, each one request, judged by [`crate::domain::outcome`].
 //!
-//! Serves the data flow (`Runs`) and `check` (version, access, health). Every call is bounded: one request's bound is
+//! Serves the data flow (`Runs`, `Dags`), the control flow (`Dags`) and `check` (version, access, health). Every call is bounded: one request's bound is
 //! `airflow.request_timeout`, and besides its own request a call makes at most one probe of the version (two requests) and
 //! one new login (two requests). How many calls run at once is the pipeline's business. Must not retry but after a new
 //! login, which a request that was not let in cannot have started anything.
@@ -10,16 +10,17 @@ use serde_json::{Map, Value};
 
 use super::auth::{Auth, Pass};
 use super::error::{AirflowError, Blocked};
-use super::http::{Ask, CONF_BODY, Http};
+use super::http::{Ask, CONF_BODY, DAGS_BODY, Http};
 use super::probe::Probe;
 use super::wire;
 use crate::config::airflow::AirflowSettings;
+use crate::domain::cycle_settings::Variable;
 use crate::domain::ids::{DagId, RunId};
 use crate::domain::outcome::{
-    AccessAnswer, DagLookup, Dialect, Exchange, HealthAnswer, RunLookup, TriggerAnswer, asks_for_login,
-    classify_access, classify_dag, classify_health, classify_run, classify_trigger, from_stranger,
+    AccessAnswer, DagList, DagLookup, Dialect, Exchange, HealthAnswer, Part, RunLookup, TriggerAnswer, asks_for_login,
+    classify_access, classify_dag, classify_health, classify_run, classify_trigger, classify_variable, from_stranger,
 };
-use crate::ports::Runs;
+use crate::ports::{Dags, Runs};
 
 /// How often one call is sent at most: as it is, after a new login, and (2.x) with Basic in place of a session.
 const SENDS: usize = 3;
@@ -141,11 +142,48 @@ impl Runs for AirflowClient {
             Err(blocked) => blocked.into(),
         }
     }
+}
 
+impl Dags for AirflowClient {
     async fn look_up_dag(&self, dag: &DagId) -> DagLookup {
         match self.call(|dialect, http| http.get(wire::dag_path(dialect, dag))).await {
             Ok((exchange, dialect)) => classify_dag(&exchange, dialect, dag),
             Err(blocked) => blocked.into(),
+        }
+    }
+
+    async fn list_dags(&self) -> DagList {
+        let mut list = DagList::default();
+        while let Some(offset) = list.next_offset() {
+            let asked = self
+                .call(|dialect, http| {
+                    let mut ask = http.get(wire::dags_path(dialect, offset));
+                    ask.limit = DAGS_BODY;
+                    ask
+                })
+                .await;
+            match asked {
+                Ok((exchange, dialect)) => list.take(&exchange, dialect),
+                Err(blocked) => list.fail(blocked.reason().to_owned()),
+            }
+        }
+        list
+    }
+
+    async fn dag_processor(&self) -> Part {
+        let health = self.health().await;
+        // Known by now, unless there is no health to judge either.
+        let headers = self.auth.early_headers(&self.http).await;
+        match (health, self.probe.dialect(&self.http, &headers).await) {
+            (HealthAnswer::Report(report), Ok(dialect)) => report.reader_of_dags(dialect),
+            (HealthAnswer::Report(_) | HealthAnswer::Unknown(_), _) => Part::Unknown,
+        }
+    }
+
+    async fn variable(&self, key: &str) -> Variable {
+        match self.call(|dialect, http| http.get(wire::variable_path(dialect, key))).await {
+            Ok((exchange, _)) => classify_variable(&exchange, key),
+            Err(blocked) => Variable::Unread(blocked.reason().to_owned()),
         }
     }
 }

@@ -31,6 +31,9 @@ pub(super) const SMALL_BODY: usize = 256 * 1024;
 /// most triples what we sent.
 pub(super) const CONF_BODY: usize = 3 * MAX_BYTES + SMALL_BODY;
 
+/// Bound of a page of the list of DAGs: a hundred descriptions, each with whatever text and tags its author gave it.
+pub(super) const DAGS_BODY: usize = 16 * 1024 * 1024;
+
 /// Bound of name look-up, TCP and TLS together; half of the request's timeout if that is less.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 

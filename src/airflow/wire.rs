@@ -58,6 +58,20 @@ pub(super) fn any_dag_path(dialect: Dialect) -> String {
     format!("{}/dags?limit=1", dialect.prefix())
 }
 
+/// A page of the list of all DAGs, those that are stale among them, in an order that does not change by itself.
+pub(super) fn dags_path(dialect: Dialect, offset: usize) -> String {
+    let stale_too = match dialect {
+        Dialect::V1 => "only_active=false",
+        Dialect::V2 => "exclude_stale=false",
+    };
+    format!("{}/dags?limit=100&offset={offset}&order_by=dag_id&{stale_too}", dialect.prefix())
+}
+
+/// Where a Variable is.
+pub(super) fn variable_path(dialect: Dialect, key: &str) -> String {
+    format!("{}/variables/{}", dialect.prefix(), segment(key))
+}
+
 /// Where Airflow tells about its parts.
 pub(super) fn health_path(dialect: Dialect) -> &'static str {
     match dialect {
@@ -95,6 +109,7 @@ mod tests {
         let path = run_path(Dialect::V2, &DagId::new("é.a b/c?"), &RunId::new("x~:+-_"));
         assert_eq!(path, "/api/v2/dags/%C3%A9.a%20b%2Fc%3F/dagRuns/x~%3A%2B-_");
         assert_eq!(any_dag_path(Dialect::V1), "/api/v1/dags?limit=1");
+        assert_eq!(variable_path(Dialect::V2, "a/b"), "/api/v2/variables/a%2Fb");
     }
 
     #[test]

@@ -23,6 +23,10 @@ enum Verb {
     Run(Run),
     /// Print the effective settings and try them: broker, queues, Airflow, DAGs.
     Check(Check),
+    /// Show the watcher, its connections and its subscriptions, also when it is dead.
+    Status(cli::status::Args),
+    /// List, show, enable or disable subscriptions.
+    Subscriptions(cli::subscriptions::Args),
 }
 
 #[derive(Args)]
@@ -51,6 +55,8 @@ fn main() {
         Verb::Check(Check { config }) => {
             tool(async move |out: &mut dyn Write| cli::check::run(config.as_deref(), out).await)
         }
+        Verb::Status(args) => tool(async move |out: &mut dyn Write| cli::status::run(args, out).await),
+        Verb::Subscriptions(args) => tool(async move |out: &mut dyn Write| cli::subscriptions::run(args, out).await),
     };
     exit::leave(code)
 }
@@ -62,9 +68,11 @@ fn supervised(Run { config, parent_pid, standalone }: Run) -> i32 {
         (false, None) => ParentSource::Environment,
     };
     supervise(SupervisorOptions::new(parent), |work| {
-        let Work { phase, started, log } = work;
+        let Work { phase, started, log, scheduler } = work;
         let (started, on_arrow) = (Box::new(move || started.mark()), faults::kill_at_arrow());
-        app::run(app::Inputs { config, phase, started, log, on_arrow, retry_scale: faults::retry_scale() })
+        let scheduler_exited = Box::new(move || scheduler.exited());
+        let retry_scale = faults::retry_scale();
+        app::run(app::Inputs { config, phase, started, log, scheduler_exited, on_arrow, retry_scale })
     })
 }
 

@@ -298,9 +298,10 @@ pub(super) fn cancelled(place: &Place, queue: &QueueName) -> BrokerFault {
     )
 }
 
-/// The stream of deliveries ended because we cancelled it.
-pub(super) fn cancelled_by_us(place: &Place, queue: &QueueName) -> BrokerFault {
-    fault(BrokerFaultKind::Cancelled, format!("consume from queue {queue:?} over {place}: cancelled by this watcher"))
+/// A channel without a consumer, which is told of nothing, is gone.
+pub(super) fn channel_lost(place: &Place, queue: &QueueName) -> BrokerFault {
+    let text = format!("consume from queue {queue:?} over {place}: the channel was lost while consuming was paused");
+    fault(BrokerFaultKind::Closed, text)
 }
 
 /// In tenths of a second: what an attempt is given differs by microseconds from one to the next, and a text that differs is

@@ -45,6 +45,11 @@ impl ChannelLife {
         self.unsettled.borrow_mut().insert(tag);
     }
 
+    /// Whether the channel lives, as far as was heard.
+    pub(super) fn is_open(&self) -> bool {
+        self.channel.status().connected() && self.link.is_connected()
+    }
+
     async fn send(&self, tag: DeliveryTag, verb: Verb) -> lapin::Result<()> {
         let requeue = true;
         match verb {

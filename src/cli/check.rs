@@ -3,7 +3,7 @@
 //! Changes nothing anywhere: it logs in, looks queues up passively and asks for DAGs. Every failure is one sentence that
 //! names what, where and what to do.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -16,10 +16,12 @@ use crate::config::connections::AirflowDialect;
 use crate::config::problem::Problems;
 use crate::config::sources::Sources;
 use crate::discovery::{self, Scan};
-use crate::domain::ids::{ConnId, DagId, QueueName};
+use crate::domain::declaration::Declaration;
+use crate::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
 use crate::domain::outcome::{AccessAnswer, DagLookup, Dialect, FoundDag};
-use crate::domain::plan::{Action, plan, queue_taken};
-use crate::ports::Runs as _;
+use crate::domain::plan::{Action, Wish, Withheld, plan};
+use crate::domain::subscription::Subscription;
+use crate::ports::Dags as _;
 use crate::store::open::{self, Looked};
 
 /// Runs the verb; returns the exit code.
@@ -106,9 +108,15 @@ impl Check<'_> {
         self.ok(&format!("{}: {files}, {found}", settings.dags_folder.display()))?;
         scan.unreadable.iter().try_for_each(|problem| self.fail(&problem.to_string()))?;
         scan.refusals.iter().try_for_each(|refusal| self.fail(&refusal.to_string()))?;
-        for action in plan(&scan.declarations, &HashSet::new()) {
-            if let Action::QueueTaken { index, by } = action {
-                self.fail(&queue_taken(&scan.declarations[index], &by))?;
+        let wishes: Vec<Wish> =
+            (1..).zip(&scan.declarations).map(|(id, declaration)| as_wish(id, declaration)).collect();
+        for action in plan(&wishes, &HashMap::new()) {
+            if let Action::Withhold { id, why } = action
+                && let Some(declaration) = usize::try_from(id.0 - 1).ok().and_then(|at| scan.declarations.get(at))
+            {
+                let reason = why.sentence().unwrap_or_default();
+                let Declaration { dag_id, origin, .. } = declaration;
+                self.fail(&format!("{origin}: subscription of DAG '{dag_id}' would not run: {reason}"))?;
             }
         }
         Ok(scan)
@@ -247,6 +255,13 @@ impl Check<'_> {
         }
         Ok(i32::from(self.failures > 0))
     }
+}
+
+/// As it would be wanted if all that is declared were recorded.
+fn as_wish(id: i64, declaration: &Declaration) -> Wish {
+    let Declaration { dag_id, queue, conn_id, options, .. } = declaration.clone();
+    let withheld = options.not_handled().map(Withheld::NotHandled);
+    Wish { subscription: Subscription { id: SubscriptionId(id), dag_id, queue, conn_id, options }, withheld }
 }
 
 fn queues_by_connection(scan: &Scan) -> BTreeMap<ConnId, Vec<QueueName>> {

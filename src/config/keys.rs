@@ -110,8 +110,16 @@ pub static CONSUME_ACK_DEADLINE_SECS: Key =
 pub static RECONCILE_INTERVAL_SECS: Key =
     Key::new("reconcile", "interval_secs", "whole seconds from 1 to 86400", Text("60"));
 
+/// The budget of a cycle.
+pub static RECONCILE_CYCLE_TIMEOUT_SECS: Key = Key::new(
+    "reconcile",
+    "cycle_timeout_secs",
+    "whole seconds from 1 to 86400",
+    Derived("three times the interval, at least `300`"),
+);
+
 /// All of them.
-pub static KEYS: [&Key; 15] = [
+pub static KEYS: [&Key; 16] = [
     &STATE_DIR,
     &AIRFLOW_URL,
     &AIRFLOW_USERNAME,
@@ -127,4 +135,5 @@ pub static KEYS: [&Key; 15] = [
     &CONSUME_PREFETCH,
     &CONSUME_ACK_DEADLINE_SECS,
     &RECONCILE_INTERVAL_SECS,
+    &RECONCILE_CYCLE_TIMEOUT_SECS,
 ];

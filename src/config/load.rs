@@ -8,18 +8,20 @@ use super::airflow_own::AirflowOwn;
 use super::connections;
 use super::keys::{self, CONNECTIONS, ENVIRONMENT_PREFIX, KEYS};
 use super::log::{LogFormat, LogLevel, LogSettings};
-use super::problem::{Origin, Problem, Problems, nearest};
+use super::problem::{Origin, Problem, Problems};
 use super::reader::{Raw, Reader, show_path};
 use super::settings::{ConsumeSettings, ReconcileSettings, Settings};
 use super::sources::Sources;
+use crate::domain::cycle_settings::{self, Configured, CycleSettings, DAY_SECS, Variable};
+use crate::domain::nearest::nearest;
 
 /// Airflow's Variable for the interval, as an environment variable.
 ///
 /// Source: airflow-provider-rmq 2.6.0, `rmq_watcher_reconcile_interval`.
 pub const INTERVAL_VARIABLE: &str = "AIRFLOW_VAR_RMQ_WATCHER_RECONCILE_INTERVAL";
 
-/// What a day's worth of seconds is an upper bound for.
-const DAY_SECS: i64 = 86_400;
+/// The same for the budget of a cycle, `rmq_watcher_cycle_timeout`.
+pub const TIMEOUT_VARIABLE: &str = "AIRFLOW_VAR_RMQ_WATCHER_CYCLE_TIMEOUT";
 
 impl Settings {
     /// Makes settings of the sources: flags, then our environment, then the file, then Airflow's own, then defaults.
@@ -64,7 +66,7 @@ impl Settings {
     }
 }
 
-fn parse_file(sources: &Sources, problems: &mut Vec<Problem>) -> toml::Table {
+pub(super) fn parse_file(sources: &Sources, problems: &mut Vec<Problem>) -> toml::Table {
     let Some((path, text)) = &sources.file else {
         return toml::Table::new();
     };
@@ -88,7 +90,7 @@ pub(super) fn parse_toml(text: &str) -> Result<toml::Table, String> {
 }
 
 /// Unknown names are errors: a mistyped key would silently mean its default.
-fn refuse_unknown(sources: &Sources, file: &toml::Table, problems: &mut Vec<Problem>) {
+pub(super) fn refuse_unknown(sources: &Sources, file: &toml::Table, problems: &mut Vec<Problem>) {
     for path in sources.flags.keys().filter(|path| KEYS.iter().all(|key| key.path() != **path)) {
         problems.push(unknown(path, &Origin::Flag, nearest_key(path)));
     }
@@ -146,7 +148,7 @@ fn unknown_variable(name: &str, origin: &Origin, names: &[String]) -> Problem {
     unknown(name, origin, meant)
 }
 
-fn read_state_dir(reader: &mut Reader<'_>, airflow_home: &std::path::Path) -> std::path::PathBuf {
+pub(super) fn read_state_dir(reader: &mut Reader<'_>, airflow_home: &std::path::Path) -> std::path::PathBuf {
     let environment = reader.environment();
     let given = reader.optional(&keys::STATE_DIR, |raw| raw.path(environment), |p| show_path(p));
     given.map_or_else(
@@ -179,7 +181,7 @@ fn log_format(raw: &Raw) -> Option<LogFormat> {
 
 /// Whole seconds within a day.
 fn secs(raw: &Raw) -> Option<Duration> {
-    seconds_up_to(raw, DAY_SECS)
+    seconds_up_to(raw, i64::from(DAY_SECS))
 }
 
 pub(super) fn seconds_up_to(raw: &Raw, most: i64) -> Option<Duration> {
@@ -199,28 +201,35 @@ fn read_consume(reader: &mut Reader<'_>) -> ConsumeSettings {
     }
 }
 
-/// Our key first, then Airflow's Variable with the seed's rule: what is no positive whole number is set aside with a
-/// warning.
+/// Our keys first, then Airflow's Variables with the seed's rules: what cannot be used is set aside with a warning.
 fn read_reconcile(reader: &mut Reader<'_>, warnings: &mut Vec<String>) -> ReconcileSettings {
-    let key = &keys::RECONCILE_INTERVAL_SECS;
-    let interval = reader.required(key, secs, show_secs);
-    let is_default = reader.find(key).is_none();
-    let variable = reader.environment().get(INTERVAL_VARIABLE);
-    if !is_default || variable == Ok(None) {
-        return ReconcileSettings { interval };
-    }
-    let number = variable.ok().flatten().and_then(connections::python::parse_int);
-    let given = number.filter(|n| (1..=DAY_SECS).contains(n)).and_then(|n| u64::try_from(n).ok());
-    let Some(secs) = given else {
-        warnings.push(format!(
-            "{INTERVAL_VARIABLE} is not a whole number of seconds from 1 to {DAY_SECS}; the default of {} s is taken",
-            interval.as_secs()
-        ));
-        return ReconcileSettings { interval };
+    let (interval_key, timeout_key) = (&keys::RECONCILE_INTERVAL_SECS, &keys::RECONCILE_CYCLE_TIMEOUT_SECS);
+    let interval = reader.required(interval_key, secs, show_secs);
+    let configured = Configured {
+        interval: reader.find(interval_key).map(|_| interval),
+        timeout: reader.optional(timeout_key, secs, show_secs).map(|(timeout, _)| timeout),
     };
-    let origin = Origin::AirflowEnvironment(INTERVAL_VARIABLE.to_owned());
-    reader.record(key, secs.to_string(), &origin);
-    ReconcileSettings { interval: Duration::from_secs(secs) }
+    // What is no UTF-8 is no number either.
+    let variable = |name| reader.environment().get(name).map_or(Some(String::new()), |text| text.map(str::to_owned));
+    let (interval_variable, timeout_variable) = (variable(INTERVAL_VARIABLE), variable(TIMEOUT_VARIABLE));
+    let of = |text: &Option<String>| text.clone().map_or(Variable::Unset, Variable::Set);
+    let (settings, set_aside) =
+        CycleSettings::default().next(configured, &of(&interval_variable), &of(&timeout_variable));
+    let from = |name: &str| Origin::AirflowEnvironment(name.to_owned());
+    let uses = |text: &Option<String>, word: &str| text.is_some() && !set_aside.iter().any(|w| w.contains(word));
+    if configured.interval.is_none() && uses(&interval_variable, cycle_settings::INTERVAL_VARIABLE) {
+        reader.record(interval_key, show_secs(&settings.interval), &from(INTERVAL_VARIABLE));
+    }
+    if configured.timeout.is_none() {
+        let origin = if uses(&timeout_variable, cycle_settings::TIMEOUT_VARIABLE) {
+            from(TIMEOUT_VARIABLE)
+        } else {
+            Origin::Default("three times the interval, at least 300".to_owned())
+        };
+        reader.record(timeout_key, settings.budget.as_secs_f64().to_string(), &origin);
+    }
+    warnings.extend(set_aside);
+    ReconcileSettings { interval: settings.interval, configured, interval_variable, timeout_variable }
 }
 
 fn read_dags_folder(

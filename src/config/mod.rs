@@ -22,9 +22,11 @@ mod airflow_own;
 mod credentials;
 mod load;
 mod reader;
+mod state_dir;
 mod url;
 
-pub use load::INTERVAL_VARIABLE;
+pub use load::{INTERVAL_VARIABLE, TIMEOUT_VARIABLE};
 pub use problem::{Problem, Problems};
 pub use settings::Settings;
 pub use sources::Sources;
+pub use state_dir::{state_dir, state_dir_with};

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::airflow::AirflowSettings;
 use super::log::LogSettings;
+use crate::domain::cycle_settings::Configured;
 
 /// Everything the watcher was told, checked and complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,10 +47,16 @@ pub struct ConsumeSettings {
 }
 
 /// Settings of the section `[reconcile]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReconcileSettings {
-    /// The wait after a cycle has ended; default 60 s.
+    /// The wait after a cycle has ended, as far as the configuration and the environment tell; default 60 s.
     pub interval: Duration,
+    /// What our own keys say.
+    pub configured: Configured,
+    /// What the environment says of the Variable `rmq_watcher_reconcile_interval`; to Airflow it goes before its database.
+    pub interval_variable: Option<String>,
+    /// The same of `rmq_watcher_cycle_timeout`.
+    pub timeout_variable: Option<String>,
 }
 
 /// One line of what `rmq-watcher check` prints.

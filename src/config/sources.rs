@@ -62,6 +62,17 @@ impl Sources {
         flags: BTreeMap<String, String>,
         system_file: &Path,
     ) -> Result<Self, Problems> {
+        let (sources, problems) = Self::gather_what_is_there(environment, config_flag, flags, system_file);
+        if problems.is_empty() { Ok(sources) } else { Err(Problems(problems)) }
+    }
+
+    /// As [`Sources::gather_with`]; what cannot be read is told and left out.
+    pub(super) fn gather_what_is_there(
+        environment: Environment,
+        config_flag: Option<&Path>,
+        flags: BTreeMap<String, String>,
+        system_file: &Path,
+    ) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
         let home = environment.airflow_home();
         let named = named_file(&environment, config_flag, &mut problems);
@@ -76,10 +87,7 @@ impl Sources {
             Ok(None) | Err(_) => home.join("airflow.cfg"),
         };
         let airflow_cfg = read_if_there(cfg_path, "airflow.cfg", &mut problems);
-        if !problems.is_empty() {
-            return Err(Problems(problems));
-        }
-        Ok(Self { flags, environment, file, airflow_cfg, hostname: hostname() })
+        (Self { flags, environment, file, airflow_cfg, hostname: hostname() }, problems)
     }
 }
 

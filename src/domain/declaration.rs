@@ -3,12 +3,16 @@
 //! Values only. `discovery` fills them; the control flow compares them with what runs. Nothing that was written down is
 //! ever silent: it is a [`Declaration`], a [`Refusal`] or part of a [`FileProblem`].
 
+mod reason;
+
 use std::collections::HashMap;
 use std::fmt;
 
 use super::ids::{ConnId, DagId, QueueName};
 use super::options::Options;
 use super::subscription::{Invalid, Key, parse_conn_id, parse_dag_id, parse_queue};
+
+pub use reason::RefusalReason;
 
 /// Where something is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,114 +86,6 @@ pub enum Names {
     Unknown,
 }
 
-/// Why a subscription was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RefusalReason {
-    /// The value is not written out; `found` says what stands there instead ("a name", "an f-string").
-    NotLiteral {
-        /// What stands there, with its article.
-        found: &'static str,
-    },
-    /// The value is written out and of the wrong type.
-    WrongType {
-        /// What it has to be, with its article.
-        expected: &'static str,
-        /// What stands there, with its article.
-        found: &'static str,
-    },
-    /// `*args` or `**options` hide arguments.
-    Unpacked,
-    /// The argument is known and this version cannot act on it.
-    NotHandled,
-    /// `rmq_trigger` has no argument of this name, or not so many by position.
-    UnknownArgument,
-    /// The argument is given twice.
-    GivenTwice,
-    /// No queue is named.
-    NoQueue,
-    /// RabbitMQ or Airflow could not hold the name.
-    Invalid(Invalid),
-    /// `@rmq_trigger` stands below `@dag`.
-    DecoratorOrder,
-    /// There is no `@dag` of Airflow on the decorated function or class.
-    NotOverDag,
-    /// `@rmq_trigger` without its parentheses.
-    NotCalled,
-    /// `rmq_trigger` is used otherwise than as a decorator.
-    NotADecorator,
-    /// A decorator called `rmq_trigger` whose import does not show that it is the watcher's.
-    UnknownImport,
-    /// The same queue, connection and DAG are declared elsewhere already.
-    Duplicate {
-        /// The declaration that runs.
-        first: Origin,
-    },
-}
-
-impl RefusalReason {
-    /// The stable name in rows and log fields.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::NotLiteral { .. } => "not_literal",
-            Self::WrongType { .. } => "wrong_type",
-            Self::Unpacked => "unpacked",
-            Self::NotHandled => "not_handled",
-            Self::UnknownArgument => "unknown_argument",
-            Self::GivenTwice => "given_twice",
-            Self::NoQueue => "no_queue",
-            Self::Invalid(_) => "invalid",
-            Self::DecoratorOrder => "decorator_order",
-            Self::NotOverDag => "not_over_dag",
-            Self::NotCalled => "not_called",
-            Self::NotADecorator => "not_a_decorator",
-            Self::UnknownImport => "unknown_import",
-            Self::Duplicate { .. } => "duplicate",
-        }
-    }
-}
-
-impl fmt::Display for RefusalReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotLiteral { found } => write!(
-                f,
-                "the file is read and never executed, so the value has to be written out here, and this is {found}"
-            ),
-            Self::WrongType { expected, found } => {
-                write!(f, "this has to be {expected}, and it is {found}")
-            }
-            Self::Unpacked => f.write_str(
-                "the file is read and never executed, so every argument has to be written out; `*` and `**` hide them",
-            ),
-            Self::NotHandled => f.write_str(
-                "this version of the watcher cannot act on this argument; leave it out or update the watcher",
-            ),
-            Self::UnknownArgument => f.write_str("`rmq_trigger` has no such argument"),
-            Self::GivenTwice => f.write_str("the argument is given twice"),
-            Self::NoQueue => f.write_str("no queue is named; write `queue=\"…\"`"),
-            Self::Invalid(invalid) => invalid.fmt(f),
-            Self::DecoratorOrder => f.write_str(
-                "`@rmq_trigger` has to stand above `@dag`, as the outermost decorator",
-            ),
-            Self::NotOverDag => f.write_str(
-                "no `@dag` imported from `airflow.sdk`, `airflow.decorators` or `airflow.models.dag` stands below it",
-            ),
-            Self::NotCalled => {
-                f.write_str("the decorator has no arguments; write `@rmq_trigger(queue=\"…\")`")
-            }
-            Self::NotADecorator => f.write_str(
-                "only `@rmq_trigger(…)` above `@dag` can be read by this version of the watcher, and here it is used otherwise",
-            ),
-            Self::UnknownImport => f.write_str(
-                "the file does not import this `rmq_trigger` from `airflow_rmq_watcher` or `airflow_provider_rmq.watcher.decorators`",
-            ),
-            Self::Duplicate { first } => {
-                write!(f, "the same subscription is declared at {first} already")
-            }
-        }
-    }
-}
-
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: subscription", self.origin)?;
@@ -261,29 +157,40 @@ impl fmt::Display for FileProblem {
     }
 }
 
-/// Keeps the first of equal declarations, in the order of their origins, and refuses the others by naming it.
+/// Keeps the first of equal declarations and the first `exchange` of each DAG, in the order of their origins, and refuses
+/// the others by naming it.
 pub fn keep_first(mut declarations: Vec<Declaration>) -> (Vec<Declaration>, Vec<Refusal>) {
     declarations.sort_by(|a, b| a.origin.cmp(&b.origin));
     let mut firsts: HashMap<Key, Origin> = HashMap::new();
+    let mut exchanges: HashMap<DagId, Origin> = HashMap::new();
     let mut refusals = Vec::new();
     declarations.retain(|declaration| {
         let key = declaration.key();
-        match firsts.get(&key) {
-            None => {
+        let has_exchange = declaration.options.exchange.is_some();
+        let exchange = exchanges.get(&declaration.dag_id).filter(|_| has_exchange);
+        let (reason, names) = match (exchange, firsts.get(&key)) {
+            // A key that runs is never named by what would have been the same.
+            (Some(first), running) => {
+                let names = if running.is_some() { Vec::new() } else { vec![key] };
+                (RefusalReason::SecondExchange { first: first.clone() }, names)
+            }
+            (None, Some(first)) => (RefusalReason::Duplicate { first: first.clone() }, Vec::new()),
+            (None, None) => {
+                if has_exchange {
+                    exchanges.insert(declaration.dag_id.clone(), declaration.origin.clone());
+                }
                 firsts.insert(key, declaration.origin.clone());
-                true
+                return true;
             }
-            Some(first) => {
-                refusals.push(Refusal {
-                    origin: declaration.origin.clone(),
-                    dag_id: Some(declaration.dag_id.clone()),
-                    parameter: None,
-                    reason: RefusalReason::Duplicate { first: first.clone() },
-                    names: Names::Keys(Vec::new()),
-                });
-                false
-            }
-        }
+        };
+        refusals.push(Refusal {
+            origin: declaration.origin.clone(),
+            dag_id: Some(declaration.dag_id.clone()),
+            parameter: None,
+            reason,
+            names: Names::Keys(names),
+        });
+        false
     });
     (declarations, refusals)
 }
@@ -292,6 +199,7 @@ pub fn keep_first(mut declarations: Vec<Declaration>) -> (Vec<Declaration>, Vec<
 #[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 mod tests {
     use super::*;
+    use crate::domain::options::Exchange;
 
     fn declared(dag: &str, queue: &str, conn: &str, file: &str, line: u32) -> Declaration {
         let origin = Origin { file: file.to_owned(), line, column: 1 };
@@ -314,6 +222,27 @@ mod tests {
             refused[0].to_string(),
             "b.py:1:1: subscription of DAG \"d\" refused: the same subscription is declared at a.py:9:1 already"
         );
+    }
+
+    #[test]
+    fn keep_first_takes_one_exchange_for_each_dag() {
+        let exchange = |conn: &str, file: &str, line: u32| {
+            let mut declared = declared("d", "rmq_watcher.sub.d", conn, file, line);
+            declared.options.exchange = Some(Exchange { name: "e".to_owned(), routing_keys: vec!["k".to_owned()] });
+            declared
+        };
+        let (kept, refused) = keep_first(vec![
+            exchange("other", "a.py", 7),
+            exchange("c", "a.py", 3),
+            exchange("c", "b.py", 1),
+            declared("d", "q", "c", "a.py", 5),
+        ]);
+        let kept: Vec<String> = kept.iter().map(|d| d.origin.to_string()).collect();
+        assert_eq!(kept, ["a.py:3:1", "a.py:5:1"]);
+        let reasons: Vec<_> = refused.iter().map(|refusal| refusal.reason.code()).collect();
+        assert_eq!(reasons, ["second_exchange", "second_exchange"]);
+        assert_eq!(refused[0].names, Names::Keys(vec![exchange("other", "a.py", 7).key()]));
+        assert_eq!(refused[1].names, Names::Keys(Vec::new()), "what runs is not named");
     }
 
     #[test]

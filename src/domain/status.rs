@@ -9,10 +9,16 @@ pub enum SubscriptionStatus {
     Connecting,
     /// The broker has confirmed our consumer.
     Listening,
+    /// Messages wait in RabbitMQ until Airflow has the DAG and can run it.
+    WaitingForDag,
+    /// Messages wait in RabbitMQ until the DAG is unpaused.
+    PausedDag,
     /// The target refuses message after message.
     Failing,
     /// No consumer, or nothing can be started: see the last error.
     Error,
+    /// Its declaration was refused, or says something that this version cannot act on.
+    Invalid,
     /// Stopped on purpose.
     Disconnected,
 }
@@ -23,8 +29,11 @@ impl SubscriptionStatus {
         match self {
             Self::Connecting => "connecting",
             Self::Listening => "listening",
+            Self::WaitingForDag => "waiting_for_dag",
+            Self::PausedDag => "paused_dag",
             Self::Failing => "failing",
             Self::Error => "error",
+            Self::Invalid => "invalid",
             Self::Disconnected => "disconnected",
         }
     }
@@ -37,6 +46,10 @@ pub enum Attachment {
     Connecting,
     /// The broker has confirmed the tag that is held now.
     Listening,
+    /// Not consuming, because Airflow does not have the DAG or cannot run it.
+    WaitingForDag,
+    /// Not consuming, because the DAG is paused.
+    PausedDag,
     /// The last attach failed, or the consumer was lost.
     Failed,
     /// Stopped on purpose.
@@ -47,6 +60,8 @@ pub enum Attachment {
 pub fn subscription_status(attachment: Attachment, trouble: Option<Trouble>) -> SubscriptionStatus {
     match (attachment, trouble) {
         (Attachment::Connecting, _) => SubscriptionStatus::Connecting,
+        (Attachment::WaitingForDag, _) => SubscriptionStatus::WaitingForDag,
+        (Attachment::PausedDag, _) => SubscriptionStatus::PausedDag,
         (Attachment::Failed, _) => SubscriptionStatus::Error,
         (Attachment::Stopped, _) => SubscriptionStatus::Disconnected,
         (Attachment::Listening, None) => SubscriptionStatus::Listening,
@@ -87,7 +102,14 @@ mod tests {
     fn only_a_held_tag_without_trouble_is_green() {
         let troubles =
             [Trouble::Unavailable, Trouble::Access, Trouble::Target, Trouble::Failing, Trouble::Store].map(Some);
-        for attachment in [Attachment::Connecting, Attachment::Listening, Attachment::Failed, Attachment::Stopped] {
+        for attachment in [
+            Attachment::Connecting,
+            Attachment::Listening,
+            Attachment::WaitingForDag,
+            Attachment::PausedDag,
+            Attachment::Failed,
+            Attachment::Stopped,
+        ] {
             for trouble in troubles.into_iter().chain([None]) {
                 let green = subscription_status(attachment, trouble) == SubscriptionStatus::Listening;
                 assert_eq!(

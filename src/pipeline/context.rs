@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use super::dags::DagBook;
 use crate::domain::ids::{ConsumerTag, DagId, SubscriptionId};
 use crate::domain::target::TargetHistory;
 use crate::store::Store;
@@ -85,6 +86,8 @@ pub struct Context<R> {
     pub clock: Clock,
     /// Bounds.
     pub limits: Limits,
+    /// What Airflow has said of its DAGs.
+    pub dags: Rc<DagBook>,
     identity: Identity,
     pub(super) requests: Arc<Semaphore>,
     pub(super) targets: RefCell<HashMap<DagId, TargetHistory>>,
@@ -100,6 +103,7 @@ impl<R> Context<R> {
             runs,
             clock,
             limits,
+            dags: Rc::default(),
             identity,
             requests: Arc::new(Semaphore::new(limits.max_in_flight)),
             targets: RefCell::default(),

@@ -9,28 +9,31 @@ use tokio::time::Instant;
 
 use super::channel::Held;
 use super::context::{Arrow, Context};
+use super::dags::ask_in_place;
 use super::flights::{Flights, Seat};
 use super::hold::{Woken, pause, unless_ended, wait};
 use super::ledgered::{self, Ledgered};
 use super::report::Report;
-use crate::domain::attempt::{Attempt, Command, Hold, Input, conf_origin};
+use crate::domain::attempt::{Attempt, Command, Hold, Input, Trouble, conf_origin};
 use crate::domain::conf;
+use crate::domain::dag_state::DagView;
 use crate::domain::envelope::Envelope;
+use crate::domain::gate::{Deliver, Dropped, Judgement, deliver, judge};
 use crate::domain::key::{DeliveryKey, KeyKind};
 use crate::domain::ledger::{Binding, ConfOrigin, Outcome};
+use crate::domain::options::OnMissing;
 use crate::domain::outcome::{RunLookup, TriggerAnswer};
 use crate::domain::payload::{immediate_conf, message_head};
 use crate::domain::shutdown::Phase;
 use crate::domain::subscription::Subscription;
 use crate::domain::target::TargetHistory;
-use crate::ports::{Runs, Settler, Verb};
+use crate::ports::{Dags, Runs, Settler, Verb};
 use crate::store::StoreError;
 use crate::store::ledger::RowId;
 
 /// What the deliveries of one consumer share.
 pub(super) struct Desk<R, S> {
     pub(super) context: Rc<Context<R>>,
-    pub(super) subscription: Subscription,
     pub(super) report: Report,
     pub(super) flights: Flights<S>,
     pub(super) phase: watch::Receiver<Phase>,
@@ -40,9 +43,17 @@ pub(super) struct Desk<R, S> {
 pub(super) type Noted = Rc<Cell<Option<RowId>>>;
 
 /// Sees one delivery through to its end: settled, given back, or left to the end of its channel.
-pub(super) async fn handle<R: Runs, S: Settler>(desk: Rc<Desk<R, S>>, envelope: Envelope, held: Held<S>, noted: Noted) {
+/// `subscription` holds the options that the delivery was received under, which count to its end.
+pub(super) async fn handle<R: Runs + Dags, S: Settler>(
+    desk: Rc<Desk<R, S>>,
+    subscription: Rc<Subscription>,
+    envelope: Envelope,
+    held: Held<S>,
+    noted: Noted,
+) {
     let (key, phase) = (DeliveryKey::of(&envelope), desk.phase.clone());
-    let mut task = Task { desk, envelope, key, phase, noted, tried: false };
+    let dag = desk.context.dags.watch(&subscription.dag_id);
+    let mut task = Task { desk, subscription, envelope, key, phase, dag, noted, tried: false };
     let Some(mut flight) = task.record_intent(held).await else { return };
     let ended = match task.start(&mut flight).await {
         Ok((outcome, reason)) => {
@@ -58,9 +69,11 @@ pub(super) async fn handle<R: Runs, S: Settler>(desk: Rc<Desk<R, S>>, envelope: 
 
 struct Task<R, S> {
     desk: Rc<Desk<R, S>>,
+    subscription: Rc<Subscription>,
     envelope: Envelope,
     key: DeliveryKey,
     phase: watch::Receiver<Phase>,
+    dag: watch::Receiver<DagView>,
     noted: Noted,
     /// Something was asked of the target.
     tried: bool,
@@ -91,7 +104,7 @@ impl<R, S> Drop for Flight<R, S> {
     }
 }
 
-impl<R: Runs, S: Settler> Task<R, S> {
+impl<R: Runs + Dags, S: Settler> Task<R, S> {
     fn now_ms(&self) -> i64 {
         self.desk.context.now_ms()
     }
@@ -129,8 +142,8 @@ impl<R: Runs, S: Settler> Task<R, S> {
     }
 
     async fn bind(&self, send: bool) -> Result<Ledgered, StoreError> {
-        let Desk { context, subscription, .. } = &*self.desk;
-        ledgered::bind(&context.store, &self.envelope, &self.key, &subscription.dag_id, send, self.now_ms()).await
+        let (store, dag) = (&self.desk.context.store, &self.subscription.dag_id);
+        ledgered::bind(store, &self.envelope, &self.key, dag, send, self.now_ms()).await
     }
 
     /// Asks for the run, and again, until the row has an outcome. An error says what ended the delivery before that.
@@ -145,7 +158,14 @@ impl<R: Runs, S: Settler> Task<R, S> {
         loop {
             let view = self.history(|history, key| history.view(key));
             input = match attempt.step(input, view, self.now_ms()) {
-                Command::Trigger => Input::Answer(self.trigger(flight).await?),
+                Command::Trigger => match self.clear_to_start(flight).await? {
+                    None => Input::Answer(self.trigger(flight).await?),
+                    Some(dropped) => {
+                        let reason = dropped.code().to_owned();
+                        self.say_finished(flight, Outcome::Dropped, &reason).await;
+                        return Ok((Outcome::Dropped, reason));
+                    }
+                },
                 Command::LookUp => self.look_up(flight).await?,
                 Command::TakeNextNumber => self.take_next_number(flight).await?,
                 Command::Hold(hold) => self.hold(flight, &hold).await?,
@@ -157,18 +177,54 @@ impl<R: Runs, S: Settler> Task<R, S> {
         }
     }
 
+    /// Waits until a run may be asked for, or says why the message is dropped. That is decided on an answer to a question asked
+    /// here and now; without one the delivery is held.
+    async fn clear_to_start(&mut self, flight: &mut Flight<R, S>) -> Result<Option<Dropped>, Woken> {
+        let options = &Rc::clone(&self.subscription).options;
+        let mut tries = 0;
+        loop {
+            let view = self.dag.borrow_and_update().clone();
+            let judgement = match deliver(options, &view) {
+                Deliver::Start => Judgement::Start,
+                Deliver::Hold(closed) => Judgement::Hold(closed),
+                Deliver::AskAgain => {
+                    let _place = self.permit(flight).await?;
+                    let drops = options.on_missing == OnMissing::Ack;
+                    let (said, view) = ask_in_place(&self.desk.context, &self.subscription.dag_id, drops).await;
+                    judge(options, &view, &said)
+                }
+            };
+            match judgement {
+                Judgement::Start => return Ok(None),
+                Judgement::Drop(reason) => return Ok(Some(reason)),
+                Judgement::Hold(_) => {
+                    flight.permit = None;
+                    // The gate says why; it is looked at again when Airflow says something else.
+                    drop(unless_ended(&flight.seat, &mut self.phase, self.dag.changed()).await?);
+                }
+                Judgement::Unsure(reason) => {
+                    tries += 1;
+                    let hold = Hold { trouble: Trouble::Unavailable, reason, at_least: None, tries };
+                    self.hold(flight, &hold).await?;
+                }
+            }
+        }
+    }
+
     async fn trigger(&mut self, flight: &mut Flight<R, S>) -> Result<TriggerAnswer, Woken> {
-        let conf = immediate_conf(&self.envelope, self.desk.subscription.id);
+        let conf = immediate_conf(&self.envelope, self.subscription.id);
         let answer = match conf::validate(&conf) {
             Err(problem) => TriggerAnswer::Refused(problem.to_string()),
             Ok(()) => {
                 let _permit = self.permit_once_recorded(flight).await?;
                 self.tried = true;
-                let Desk { context, subscription, .. } = &*self.desk;
-                context.runs.trigger(&subscription.dag_id, &flight.ledgered.run_id, &conf).await
+                self.desk.context.runs.trigger(&self.subscription.dag_id, &flight.ledgered.run_id, &conf).await
             }
         };
         self.desk.context.at(Arrow::Answered);
+        if let TriggerAnswer::TargetFault(_) = &answer {
+            self.desk.context.dags.doubt(&self.subscription.dag_id);
+        }
         self.history(|history, key| match &answer {
             TriggerAnswer::Created => history.passed(key),
             TriggerAnswer::Refused(_) => history.refused(key),
@@ -184,8 +240,7 @@ impl<R: Runs, S: Settler> Task<R, S> {
 
     async fn look_up(&mut self, flight: &mut Flight<R, S>) -> Result<Input, Woken> {
         let _permit = self.permit(flight).await?;
-        let Desk { context, subscription, .. } = &*self.desk;
-        let lookup = context.runs.look_up(&subscription.dag_id, &flight.ledgered.run_id).await;
+        let lookup = self.desk.context.runs.look_up(&self.subscription.dag_id, &flight.ledgered.run_id).await;
         let origin = match &lookup {
             RunLookup::Found(run) => conf_origin(&run.conf, &self.envelope),
             RunLookup::Absent | RunLookup::Unknown(_) => ConfOrigin::Silent,
@@ -260,7 +315,7 @@ impl<R: Runs, S: Settler> Task<R, S> {
 
     fn history<T>(&self, look: impl FnOnce(&mut TargetHistory, &str) -> T) -> T {
         let mut targets = self.desk.context.targets.borrow_mut();
-        look(targets.entry(self.desk.subscription.dag_id.clone()).or_default(), self.key.text())
+        look(targets.entry(self.subscription.dag_id.clone()).or_default(), self.key.text())
     }
 
     async fn say_finished(&self, flight: &Flight<R, S>, outcome: Outcome, reason: &str) {
@@ -269,7 +324,7 @@ impl<R: Runs, S: Settler> Task<R, S> {
         match outcome {
             Outcome::Started => report.started(run_id, self.now_ms()),
             Outcome::Duplicate => report.duplicate(run_id, self.now_ms()),
-            Outcome::Dropped => {}
+            Outcome::Dropped => report.dropped(run_id, reason, self.now_ms()),
             Outcome::Dlq => report.refused(run_id, reason, self.now_ms()),
         }
         report.passed(context, outcome).await;

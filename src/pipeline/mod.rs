@@ -11,12 +11,16 @@
 
 mod channel;
 mod context;
+mod dags;
 mod delivery;
 mod flights;
 mod hold;
 mod ledgered;
 mod report;
+mod signals;
 mod worker;
 
 pub use context::{Arrow, Clock, Context, Identity, Limits, OnArrow};
+pub use dags::{DagBook, ask_waiting, read_dags};
+pub use signals::Order;
 pub use worker::run;

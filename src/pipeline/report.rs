@@ -7,6 +7,7 @@ use std::rc::Rc;
 use super::context::Context;
 use crate::domain::attempt::{Hold, Trouble};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
+use crate::domain::gate::Closed;
 use crate::domain::ids::{ConsumerTag, RunId};
 use crate::domain::ledger::Outcome;
 use crate::domain::line_budget::LineBudget;
@@ -17,10 +18,13 @@ use crate::telemetry::events;
 
 /// Keeps a subscription's status row and log lines true.
 pub(super) struct Report {
-    subscription: Subscription,
+    subscription: Rc<Subscription>,
     attachment: Cell<Attachment>,
     tag: RefCell<Option<ConsumerTag>>,
     trouble: Cell<Option<Trouble>>,
+    /// Why nothing is consumed, while the gate is closed, and whether that was said.
+    closed: RefCell<Option<(Closed, Option<String>)>>,
+    closed_said: Cell<bool>,
     said: RefCell<VecDeque<String>>,
     /// Deliveries that are held now.
     held: Rc<Cell<u32>>,
@@ -49,17 +53,58 @@ impl Drop for HeldOne {
 }
 
 impl Report {
-    pub(super) fn new(subscription: Subscription) -> Self {
+    pub(super) fn new(subscription: Rc<Subscription>) -> Self {
         Self {
             subscription,
             attachment: Cell::new(Attachment::Connecting),
             tag: RefCell::default(),
             trouble: Cell::default(),
+            closed: RefCell::default(),
+            closed_said: Cell::default(),
             said: RefCell::default(),
             held: Rc::default(),
             starts: Cell::default(),
             lines: Cell::default(),
         }
+    }
+
+    /// The gate is closed. Said once for each reason; nothing is said of the moment before Airflow's first answer.
+    pub(super) async fn gate_closed<R>(&self, context: &Context<R>, closed: Closed, sentence: Option<String>) {
+        let (attachment, now) = (closed.attachment(), Some((closed, sentence)));
+        if *self.closed.borrow() == now && self.attachment.get() == attachment {
+            return;
+        }
+        let before = self.closed.replace(now.clone());
+        let is_news = before.is_none_or(|(before, _)| before != closed);
+        if let (true, Some((_, Some(sentence)))) = (is_news && closed != Closed::NotKnown, now) {
+            self.closed_said.set(true);
+            let Subscription { queue, .. } = &*self.subscription;
+            let (reason, line) =
+                (closed.code(), format!("RMQ Watcher: messages of queue '{queue}' wait in RabbitMQ: {sentence}"));
+            if self.tag.borrow().is_some() && attachment == Attachment::WaitingForDag {
+                tracing::warn!(event = events::GATE_CLOSED, reason, "{line}");
+            } else {
+                tracing::info!(event = events::GATE_CLOSED, reason, "{line}");
+            }
+        }
+        self.write(context, attachment, None).await;
+    }
+
+    /// The gate is open.
+    pub(super) fn gate_opened(&self) {
+        if self.closed.take().is_some() && self.closed_said.replace(false) {
+            let Subscription { dag_id, queue, .. } = &*self.subscription;
+            tracing::info!(
+                event = events::GATE_OPENED,
+                "RMQ Watcher: DAG '{dag_id}' is there for messages of queue '{queue}', which are consumed now"
+            );
+        }
+    }
+
+    /// Consuming was stopped on purpose; the channel stands.
+    pub(super) async fn paused<R>(&self, context: &Context<R>) {
+        self.tag.take();
+        self.write(context, self.attachment.get(), None).await;
     }
 
     pub(super) async fn connecting<R>(&self, context: &Context<R>) {
@@ -70,7 +115,7 @@ impl Report {
     }
 
     pub(super) async fn attached<R>(&self, context: &Context<R>, tag: &ConsumerTag) {
-        let Subscription { dag_id, queue, conn_id, .. } = &self.subscription;
+        let Subscription { dag_id, queue, conn_id, .. } = &*self.subscription;
         tracing::info!(
             event = events::CONSUMER_ATTACHED,
             "RMQ Watcher: listening on queue '{queue}' (connection '{conn_id}') for DAG '{dag_id}' as {tag}"
@@ -88,7 +133,7 @@ impl Report {
     pub(super) async fn failed<R>(&self, context: &Context<R>, fault: &BrokerFault) {
         self.tag.take();
         if self.is_news(&fault.text) {
-            let Subscription { dag_id, queue, .. } = &self.subscription;
+            let Subscription { dag_id, queue, .. } = &*self.subscription;
             let reason = fault.kind.code();
             // A fault names the connection itself.
             let line =
@@ -130,7 +175,7 @@ impl Report {
     async fn trouble<R>(&self, context: &Context<R>, trouble: Trouble, reason: &str) {
         let news = self.is_news(&format!("{}: {reason}", trouble.code()));
         if news && self.admits(context.now_ms()) {
-            let Subscription { dag_id, queue, .. } = &self.subscription;
+            let Subscription { dag_id, queue, .. } = &*self.subscription;
             tracing::warn!(
                 event = events::DELIVERY_HELD,
                 reason = trouble.code(),
@@ -150,8 +195,8 @@ impl Report {
             self.held.get() == 0 && !(outcome == Outcome::Dlq && self.trouble.get() == Some(Trouble::Failing));
         if is_over && self.trouble.take().is_some() {
             self.said.take();
-            if self.admits(context.now_ms()) {
-                let Subscription { dag_id, queue, .. } = &self.subscription;
+            if outcome != Outcome::Dropped && self.admits(context.now_ms()) {
+                let Subscription { dag_id, queue, .. } = &*self.subscription;
                 tracing::info!(
                     event = events::SUBSCRIPTION_RECOVERED,
                     "RMQ Watcher: DAG '{dag_id}' is started for messages of queue '{queue}' again"
@@ -172,7 +217,7 @@ impl Report {
     pub(super) fn started(&self, run: &RunId, now_ms: i64) {
         let mut starts = self.starts.get();
         if starts.admit(now_ms) {
-            let Subscription { dag_id, queue, .. } = &self.subscription;
+            let Subscription { dag_id, queue, .. } = &*self.subscription;
             tracing::info!(
                 event = events::RUN_STARTED,
                 "RMQ Watcher: started DAG '{dag_id}' run {run} from queue '{queue}'"
@@ -185,10 +230,22 @@ impl Report {
         if !self.admits(now_ms) {
             return;
         }
-        let Subscription { dag_id, .. } = &self.subscription;
+        let Subscription { dag_id, .. } = &*self.subscription;
         tracing::info!(
             event = events::RUN_DUPLICATE,
             "RMQ Watcher: DAG '{dag_id}' run {run} was started for this message already; acknowledged as a duplicate"
+        );
+    }
+
+    pub(super) fn dropped(&self, run: &RunId, reason: &str, now_ms: i64) {
+        if !self.admits(now_ms) {
+            return;
+        }
+        let Subscription { dag_id, queue, .. } = &*self.subscription;
+        tracing::warn!(
+            event = events::MESSAGE_DROPPED,
+            reason,
+            "RMQ Watcher: DAG '{dag_id}' is {reason}: the message of run {run} was acknowledged and dropped from queue '{queue}'"
         );
     }
 
@@ -196,7 +253,7 @@ impl Report {
         if !self.admits(now_ms) {
             return;
         }
-        let Subscription { dag_id, queue, .. } = &self.subscription;
+        let Subscription { dag_id, queue, .. } = &*self.subscription;
         tracing::warn!(
             event = events::MESSAGE_REFUSED,
             "RMQ Watcher: DAG '{dag_id}' cannot take the message of run {run}: {reason}; it was kept whole in the \
@@ -208,7 +265,7 @@ impl Report {
         if !self.admits(now_ms) {
             return;
         }
-        let Subscription { dag_id, queue, .. } = &self.subscription;
+        let Subscription { dag_id, queue, .. } = &*self.subscription;
         tracing::warn!(
             event = events::ID_COLLISION,
             "RMQ Watcher: id_collision: two messages of queue '{queue}' with different contents share the message id of run \
@@ -217,7 +274,7 @@ impl Report {
     }
 
     pub(super) fn panicked(&self) {
-        let Subscription { dag_id, queue, .. } = &self.subscription;
+        let Subscription { dag_id, queue, .. } = &*self.subscription;
         tracing::error!(
             event = events::DELIVERY_PANICKED,
             "RMQ Watcher: a message of queue '{queue}' for DAG '{dag_id}' met a defect of this program and was given back"
@@ -230,7 +287,7 @@ impl Report {
         let left_out = starts.take_left_out(now_ms);
         self.starts.set(starts);
         if left_out > 0 {
-            let Subscription { dag_id, queue, .. } = &self.subscription;
+            let Subscription { dag_id, queue, .. } = &*self.subscription;
             tracing::info!(
                 event = events::RUNS_STARTED,
                 "RMQ Watcher: started {left_out} more runs of DAG '{dag_id}' from queue '{queue}'"
@@ -240,7 +297,7 @@ impl Report {
         let left_out = lines.take_left_out(now_ms);
         self.lines.set(lines);
         if left_out > 0 {
-            let Subscription { dag_id, queue, .. } = &self.subscription;
+            let Subscription { dag_id, queue, .. } = &*self.subscription;
             tracing::warn!(
                 event = events::LINES_LEFT_OUT,
                 "RMQ Watcher: left out {left_out} more lines about messages of queue '{queue}' for DAG '{dag_id}'"
@@ -266,7 +323,11 @@ impl Report {
         news
     }
 
+    /// While the gate is closed, that is what the row says, whatever else happens to single deliveries.
     async fn write<R>(&self, context: &Context<R>, attachment: Attachment, error: Option<String>) {
+        let waits = matches!(attachment, Attachment::WaitingForDag | Attachment::PausedDag);
+        let closed = self.closed.borrow().as_ref().filter(|_| waits).and_then(|(_, sentence)| sentence.clone());
+        let error = closed.or(error);
         let status = subscription_status(attachment, self.trouble.get());
         self.attachment.set(attachment);
         let (id, tag, now_ms) = (self.subscription.id, self.tag.borrow().clone(), context.now_ms());

@@ -1,4 +1,4 @@
-//! One consumer's loop: attach → receive → (lost: wait, attach again) → stop.
+//! One consumer's loop: wait for the DAG → attach → receive → (lost: wait, attach again) → stop.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -10,15 +10,20 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::channel::{Channel, Held};
 use super::context::Context;
+use super::dags::Waiting;
 use super::delivery::{Desk, Noted, handle};
 use super::flights::Flights;
 use super::report::Report;
+use super::signals::{Order, Signals};
+use crate::domain::dag_state::DagState;
 use crate::domain::envelope::Envelope;
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
+use crate::domain::gate::{Gate, gate};
+use crate::domain::options::OnMissing;
 use crate::domain::retry;
 use crate::domain::shutdown::Phase;
 use crate::domain::subscription::Subscription;
-use crate::ports::{AttachOrder, Broker, Consumer, Runs, Verb};
+use crate::ports::{AttachOrder, Broker, Consumer, Dags, Runs, Verb};
 
 /// How long a stop waits for answers that are under way.
 const ANSWERS_ON_STOP: Duration = Duration::from_secs(2);
@@ -36,24 +41,33 @@ const STEADY_AFTER: Duration = Duration::from_secs(60);
 type SettlerOf<B> = <<B as Broker>::Consumer as Consumer>::Settler;
 type DeskOf<R, B> = Rc<Desk<R, SettlerOf<B>>>;
 
-/// Serves one subscription until the stop. Its consumer is gone and its row says `disconnected` when this returns.
-pub async fn run<R: Runs + 'static, B: Broker + 'static>(
+/// Serves one subscription until the stop, or until it is told to leave. Its consumer is gone and its row says `disconnected`
+/// when this returns.
+pub async fn run<R: Runs + Dags + 'static, B: Broker + 'static>(
     context: Rc<Context<R>>,
     broker: Rc<B>,
-    subscription: Subscription,
+    orders: watch::Receiver<Order>,
     phase: watch::Receiver<Phase>,
 ) where
     SettlerOf<B>: 'static,
 {
-    let (report, flights) = (Report::new(subscription.clone()), Flights::new());
-    let desk = Rc::new(Desk { context, subscription, report, flights, phase });
-    let mut worker = Worker { desk, broker, tasks: JoinSet::new(), held: HashMap::new(), failures: 0 };
-    worker.run().await;
+    let subscription = Rc::clone(&orders.borrow().subscription);
+    let signals = Signals::new(phase, orders, context.dags.watch(&subscription.dag_id));
+    let (leaving, left) = watch::channel(Phase::Running);
+    let (report, flights) = (Report::new(subscription), Flights::new());
+    let desk = Rc::new(Desk { context, report, flights, phase: left });
+    let (tasks, held) = (JoinSet::new(), HashMap::new());
+    Worker { desk, broker, signals, leaving, waiting: None, tasks, held, failures: 0 }.run().await;
 }
 
 struct Worker<R: Runs, B: Broker> {
     desk: DeskOf<R, B>,
     broker: Rc<B>,
+    signals: Signals,
+    /// Tells deliveries that their worker leaves.
+    leaving: watch::Sender<Phase>,
+    /// The DAG is waited for.
+    waiting: Option<(bool, Waiting)>,
     /// One task for each delivery, and one for each channel that confirms what was settled.
     tasks: JoinSet<()>,
     /// What a task must give back if it panics.
@@ -64,47 +78,93 @@ struct Worker<R: Runs, B: Broker> {
 
 /// Why receiving ended.
 enum Ended {
-    Stopping,
+    Leaving,
+    /// The gate is closed, and nothing is held that would need the channel.
+    Idle,
     Lost(BrokerFault),
 }
 
-impl<R: Runs + 'static, B: Broker + 'static> Worker<R, B>
+impl<R: Runs + Dags + 'static, B: Broker + 'static> Worker<R, B>
 where
     SettlerOf<B>: 'static,
 {
     async fn run(&mut self) {
-        let mut phase = self.desk.phase.clone();
-        loop {
-            let stopped = async { drop(phase.wait_for(|phase| *phase == Phase::Stopping).await) };
-            let fault = tokio::select! {
+        while self.wait_until_open().await {
+            let subscription = self.signals.subscription();
+            let attached = tokio::select! {
                 biased;
-                () = stopped => break,
-                attached = attach(&self.desk, &*self.broker) => match attached {
-                    Ok((consumer, channel)) => match self.consume(consumer, channel).await {
-                        Ended::Stopping => break,
-                        Ended::Lost(fault) => fault,
-                    },
-                    Err(fault) => fault,
-                },
+                () = self.signals.left() => break,
+                attached = attach(&self.desk, &*self.broker, &subscription) => attached,
             };
-            self.desk.report.failed(&self.desk.context, &fault).await;
-            if !self.wait_before_next(&fault).await {
-                break;
+            let ended = match attached {
+                Ok((consumer, channel)) => self.consume(consumer, channel).await,
+                Err(fault) => Ended::Lost(fault),
+            };
+            match ended {
+                Ended::Leaving => break,
+                Ended::Idle => {}
+                Ended::Lost(fault) => {
+                    self.desk.report.failed(&self.desk.context, &fault).await;
+                    if !self.wait_before_next(&fault).await {
+                        break;
+                    }
+                }
             }
         }
         self.desk.report.disconnected(&self.desk.context).await;
     }
 
-    /// Receives until the channel is lost or a stop is asked for.
+    /// Waits until the subscription may consume. Returns whether it may: `false` is the end.
+    async fn wait_until_open(&mut self) -> bool {
+        loop {
+            if self.signals.must_leave() {
+                return false;
+            }
+            if self.tend_gate().await == Gate::Open {
+                return true;
+            }
+            tokio::select! {
+                biased;
+                () = self.signals.changed() => {}
+                Some(done) = self.tasks.join_next_with_id() => self.reap(done).await,
+            }
+        }
+    }
+
+    /// Looks at the gate, says what changed, and has Airflow asked for the DAG while it is waited for.
+    async fn tend_gate(&mut self) -> Gate {
+        let (subscription, view) = (self.signals.subscription(), self.signals.view());
+        let gate = gate(&subscription.options, &view);
+        let drops = subscription.options.on_missing == OnMissing::Ack;
+        if gate == Gate::Open && view.state != DagState::Missing {
+            self.waiting = None;
+        } else if self.waiting.as_ref().is_none_or(|(dropping, _)| *dropping != drops) {
+            self.waiting = Some((drops, self.desk.context.dags.wait_for(&subscription.dag_id, drops)));
+        }
+        let Desk { report, context, .. } = &*self.desk;
+        match gate {
+            Gate::Open => report.gate_opened(),
+            Gate::Closed(closed) => {
+                report.gate_closed(context, closed, closed.sentence(&subscription.dag_id, &view)).await;
+            }
+        }
+        gate
+    }
+
+    /// Receives until the channel is lost or the end is asked for. While the gate is closed nothing new is consumed; what is
+    /// held stays where it is, on this channel.
     async fn consume(&mut self, mut consumer: B::Consumer, channel: Rc<Channel<SettlerOf<B>>>) -> Ended {
         let since = Instant::now();
         self.confirm_on(&channel);
-        let mut phase = self.desk.phase.clone();
-        let mut older_are_open = true;
+        let (mut older_are_open, mut consumes) = (true, true);
         let ended = loop {
+            match self.follow_gate(&mut consumer, &mut consumes, &channel).await {
+                Ok(()) => {}
+                Err(ended) => break ended,
+            }
             tokio::select! {
                 biased;
-                _ = phase.wait_for(|phase| *phase == Phase::Stopping) => break Ended::Stopping,
+                () = self.signals.changed() => {}
                 Some(done) = self.tasks.join_next_with_id() => self.reap(done).await,
                 received = consumer.next() => match received {
                     Ok(envelope) => {
@@ -119,7 +179,12 @@ where
             }
         };
         match ended {
-            Ended::Stopping => self.stop(consumer, &channel).await,
+            Ended::Leaving => self.stop(consumer, &channel).await,
+            Ended::Idle => {
+                drop(timeout(BROKER_ON_STOP, channel.confirm_now(&self.desk.context)).await);
+                channel.end();
+                consumer.close().await;
+            }
             Ended::Lost(_) => {
                 channel.end();
                 consumer.close().await;
@@ -132,11 +197,53 @@ where
         ended
     }
 
+    /// Stops or resumes consuming as the gate says. An error is why receiving ends.
+    async fn follow_gate(
+        &mut self,
+        consumer: &mut B::Consumer,
+        consumes: &mut bool,
+        channel: &Rc<Channel<SettlerOf<B>>>,
+    ) -> Result<(), Ended> {
+        if self.signals.must_leave() {
+            return Err(Ended::Leaving);
+        }
+        match (self.tend_gate().await, *consumes) {
+            (Gate::Closed(_), true) => {
+                *consumes = false;
+                let on_their_way = tokio::select! {
+                    biased;
+                    () = self.signals.left() => return Err(Ended::Leaving),
+                    on_their_way = consumer.pause() => on_their_way,
+                };
+                self.desk.report.paused(&self.desk.context).await;
+                on_their_way.into_iter().for_each(|envelope| self.take(envelope, channel));
+                if self.held.is_empty() { Err(Ended::Idle) } else { Ok(()) }
+            }
+            (Gate::Closed(_), false) if self.held.is_empty() => Err(Ended::Idle),
+            // What was held before does not count in the new window: together they are never more than two.
+            (Gate::Open, false) if self.held.len() <= usize::from(self.desk.context.limits.prefetch) => {
+                let tag = self.desk.context.new_tag(self.signals.subscription().id);
+                let resumed = tokio::select! {
+                    biased;
+                    () = self.signals.left() => return Err(Ended::Leaving),
+                    resumed = consumer.resume(tag.clone()) => resumed,
+                };
+                resumed.map_err(Ended::Lost)?;
+                *consumes = true;
+                self.desk.report.attached(&self.desk.context, &tag).await;
+                Ok(())
+            }
+            (Gate::Closed(_) | Gate::Open, _) => Ok(()),
+        }
+    }
+
     fn take(&mut self, envelope: Envelope, channel: &Rc<Channel<SettlerOf<B>>>) {
         let deadline = self.desk.context.limits.ack_deadline;
         let hold = || Held::new(Rc::clone(channel), envelope.tag, deadline);
         let (held, spare, noted) = (hold(), hold(), Noted::default());
-        let task = self.tasks.spawn_local(handle(Rc::clone(&self.desk), envelope, held, Rc::clone(&noted)));
+        let subscription = self.signals.subscription();
+        let task =
+            self.tasks.spawn_local(handle(Rc::clone(&self.desk), subscription, envelope, held, Rc::clone(&noted)));
         self.held.insert(task.id(), (spare, noted));
     }
 
@@ -171,15 +278,16 @@ where
     }
 
     async fn close_older(&self, channel: &Channel<SettlerOf<B>>) {
-        let Desk { context, subscription, .. } = &*self.desk;
+        let (context, subscription) = (&self.desk.context, self.signals.subscription());
         let (conn_id, queue) = (subscription.conn_id.clone(), subscription.queue.clone());
         context.store.close_older(conn_id, queue, channel.epoch, context.now_ms()).await;
     }
 
     /// No new deliveries, a short time for answers under way, then the channel is closed: what was not started goes back.
     async fn stop(&mut self, mut consumer: B::Consumer, channel: &Rc<Channel<SettlerOf<B>>>) {
+        self.leaving.send_replace(Phase::Stopping);
         // A broker that does not answer must not hold up the stop: closing the channel cancels the consumer too.
-        drop(timeout(BROKER_ON_STOP, consumer.cancel()).await);
+        drop(timeout(BROKER_ON_STOP, consumer.pause()).await);
         let answers = async {
             while self.held.keys().len() > 0
                 && let Some(done) = self.tasks.join_next_with_id().await
@@ -202,13 +310,12 @@ where
         let pause = retry::backoff(self.failures, schedule.base, schedule.cap, self.desk.context.seed())
             .mul_f64(self.desk.context.limits.retry_scale);
         self.failures = self.failures.saturating_add(1);
-        let mut phase = self.desk.phase.clone();
         let due = sleep(pause);
         tokio::pin!(due);
         loop {
             tokio::select! {
                 biased;
-                _ = phase.wait_for(|phase| *phase == Phase::Stopping) => return false,
+                () = self.signals.left() => return false,
                 Some(done) = self.tasks.join_next_with_id() => self.reap(done).await,
                 () = &mut due => return true,
             }
@@ -219,8 +326,9 @@ where
 async fn attach<R: Runs, B: Broker>(
     desk: &Desk<R, SettlerOf<B>>,
     broker: &B,
+    subscription: &Subscription,
 ) -> Result<(B::Consumer, Rc<Channel<SettlerOf<B>>>), BrokerFault> {
-    let Desk { context, subscription, report, .. } = desk;
+    let Desk { context, report, .. } = desk;
     report.connecting(context).await;
     let (conn_id, queue) = (subscription.conn_id.clone(), subscription.queue.clone());
     let opened = context.store.open_epoch(conn_id.clone(), queue.clone(), context.now_ms()).await;

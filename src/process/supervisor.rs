@@ -18,7 +18,7 @@ use super::loop_thread::{self, LoopThread};
 use super::notify::Notifier;
 use super::parent::{Parent, ParentSource};
 use super::signals::{self, Stops};
-use super::work::{Started, Work};
+use super::work::{Scheduler, Started, Work};
 use super::{exit, faults, raw, wait};
 use crate::config::log::LogLevel;
 use crate::domain::shutdown::Phase;
@@ -97,7 +97,8 @@ where
     let stops = Stops::listen().map_err(|error| failed("listen for signals", &error))?;
     let (phase, phase_seen) = watch::channel(Phase::Running);
     let started = Started::new(parent.pid(), notifier, log.clone());
-    let handed_over = Work { phase: phase_seen, started: started.clone(), log: log.clone() };
+    let scheduler = Scheduler(parent.pid());
+    let handed_over = Work { phase: phase_seen, started: started.clone(), log: log.clone(), scheduler };
     let thread = LoopThread::spawn(move || async move {
         match faults::selected() {
             Some(fault) => fault.run(handed_over).await,

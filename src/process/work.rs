@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
 use super::notify::Notifier;
+use super::parent::getppid;
 use crate::config::log::LogLevel;
 use crate::domain::shutdown::Phase;
 use crate::telemetry::{self, LogHandle, events, line};
@@ -19,6 +20,23 @@ pub struct Work {
     pub started: Started,
     /// What [`telemetry::init`] needs once the configuration is read.
     pub log: LogHandle,
+    /// Whose watcher this is.
+    pub scheduler: Scheduler,
+}
+
+/// The scheduler we belong to, for a look before each cycle. The main thread looks for itself, and ends the process.
+#[derive(Clone, Copy, Debug)]
+pub struct Scheduler(pub(super) Option<i32>);
+
+impl Scheduler {
+    /// Says so where the scheduler has exited.
+    pub fn exited(self) -> Option<String> {
+        let now = getppid();
+        let pid = self.0.filter(|pid| *pid != now)?;
+        Some(format!(
+            "RMQ Watcher: the scheduler process {pid} has exited (parent is now {now}) — stopping the watcher"
+        ))
+    }
 }
 
 /// Says that preparation is done. Until then a stop exits at once: there is nothing to stop yet.

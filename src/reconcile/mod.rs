@@ -1,72 +1,102 @@
-//! The control flow: scan → sync → plan → apply → status rows.
+//! The control flow: scan → sync → read → plan → apply → status rows.
 //!
-//! A cycle at the start and one after every interval. A scan that fails leaves everything as it is: a failed read is never
-//! an empty set. Cycles never overlap.
+//! A cycle at the start and one after every interval; a wake (a file that changed, somebody at the control socket) runs the same
+//! steps at once and moves nothing that is counted in cycles. Cycles never overlap. One that takes longer than its budget is
+//! abandoned alone: consumers go on, and the next cycle comes.
 
+mod apply;
+mod consumers;
+mod counters;
+mod cycle;
+mod dags;
 mod findings;
+mod pace;
+mod said;
+mod step;
+mod wake;
 
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::task::{Id, JoinSet};
-use tokio::time::{sleep, timeout};
+use futures_util::FutureExt as _;
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio::time::{Instant, timeout};
 
-use crate::domain::declaration::Declaration;
+use crate::domain::cycle_settings::CycleSettings;
 use crate::domain::ids::SubscriptionId;
-use crate::domain::plan::{Action, plan, queue_taken};
-use crate::domain::shutdown::{CONSUMER_BUDGET, Phase};
-use crate::domain::status::SubscriptionStatus;
-use crate::domain::subscription::{Key, Subscription};
-use crate::pipeline::{self, Context};
-use crate::ports::{Broker, Consumer, Declarations, Declared, Runs};
-use crate::store::StoreError;
+use crate::domain::plan::{Wish, Withheld};
+use crate::domain::shutdown::Phase;
+use crate::pipeline::Context;
+use crate::ports::{Broker, Consumer, Dags, Declarations, Runs};
 use crate::telemetry::events;
+use consumers::Consumers;
+use counters::Counters;
+use cycle::{Believed, Steps};
 use findings::Findings;
+use wake::Woken;
 
-/// The bound of one scan.
-const SCAN_TIMEOUT: Duration = Duration::from_secs(60);
+pub use pace::Pace;
+pub use wake::Asked;
 
-/// How the control flow runs.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// The wait after a cycle has ended.
-    pub interval: Duration,
-    /// Whether there are credentials to start anything with. Without them nothing is attached, and every status says so.
-    pub can_start: bool,
+/// The pause after a cycle that met a defect of this program.
+const AFTER_DEFECT: Duration = Duration::from_secs(30);
+
+/// What the control flow is given besides its edges.
+pub struct Controls {
+    /// Says so where the scheduler has exited.
+    pub scheduler_exited: Box<dyn Fn() -> Option<String>>,
+    /// What people ask of it.
+    pub requests: mpsc::Receiver<Asked>,
+    /// Where the process stands.
+    pub phase: watch::Receiver<Phase>,
 }
 
 /// Runs cycles until the stop, then waits for all workers to leave.
-pub async fn run<R, B, D>(
-    context: Rc<Context<R>>,
-    broker: Rc<B>,
-    declarations: D,
-    pace: Pace,
-    phase: watch::Receiver<Phase>,
-) where
-    R: Runs + 'static,
+pub async fn run<R, B, D>(context: Rc<Context<R>>, broker: Rc<B>, declarations: D, pace: Pace, controls: Controls)
+where
+    R: Runs + Dags + 'static,
     B: Broker + 'static,
     <B::Consumer as Consumer>::Settler: 'static,
-    D: Declarations,
+    D: Declarations + 'static,
 {
-    let (workers, running, findings) = (JoinSet::new(), HashMap::new(), Findings::default());
-    let mut flow = Flow { context, broker, declarations, pace, phase, workers, running, findings };
-    let mut phase = flow.phase.clone();
+    let Controls { scheduler_exited, requests, phase } = controls;
+    let mut flow = Flow {
+        context,
+        broker,
+        declarations: Rc::new(Mutex::new(declarations)),
+        settings: pace.first(),
+        pace,
+        steps: Steps::new(),
+        believed: Believed::default(),
+        consumers: Consumers::new(),
+        wishes: Vec::new(),
+        withheld: HashMap::new(),
+        findings: Findings::default(),
+        counters: Counters::default(),
+        trouble: None,
+        phase: phase.clone(),
+        phase_at: Cell::new("start"),
+        next_cycle: Instant::now(),
+        dags_since_ms: 0,
+    };
+    let mut phase = phase;
     let stop = async { drop(phase.wait_for(|phase| *phase == Phase::Stopping).await) };
     tokio::pin!(stop);
-    flow.context.store.reset_statuses((flow.context.clock)()).await;
-    loop {
-        tokio::select! {
-            biased;
-            () = &mut stop => break,
-            () = flow.cycle() => {}
+    tokio::select! {
+        biased;
+        () = &mut stop => {
+            if flow.phase_at.get() != "wait" {
+                tracing::info!(
+                    event = events::CYCLE_INTERRUPTED,
+                    "RMQ Watcher: stop requested — ending this cycle in the phase '{}'",
+                    flow.phase_at.get()
+                );
+            }
         }
-        tokio::select! {
-            biased;
-            () = &mut stop => break,
-            () = flow.wait(pace.interval) => {}
-        }
+        () = flow.cycles(&scheduler_exited, requests) => {}
     }
     flow.leave().await;
 }
@@ -74,109 +104,111 @@ pub async fn run<R, B, D>(
 struct Flow<R, B, D> {
     context: Rc<Context<R>>,
     broker: Rc<B>,
-    declarations: D,
+    declarations: Rc<Mutex<D>>,
     pace: Pace,
-    phase: watch::Receiver<Phase>,
-    workers: JoinSet<()>,
-    running: HashMap<Id, (Key, SubscriptionId)>,
+    settings: CycleSettings,
+    steps: Steps,
+    believed: Believed,
+    consumers: Consumers,
+    /// What was recorded when it was last read.
+    wishes: Vec<Wish>,
+    /// What the rows of subscriptions that do not run say.
+    withheld: HashMap<SubscriptionId, Withheld>,
     findings: Findings,
+    counters: Counters,
+    /// Why the last cycle could not do all of its work.
+    trouble: Option<String>,
+    phase: watch::Receiver<Phase>,
+    /// What the control flow is at.
+    phase_at: Cell<&'static str>,
+    next_cycle: Instant,
+    /// When Airflow was last asked for its DAGs: what it said before is too old to delete anything.
+    dags_since_ms: i64,
 }
 
 impl<R, B, D> Flow<R, B, D>
 where
-    R: Runs + 'static,
+    R: Runs + Dags + 'static,
     B: Broker + 'static,
     <B::Consumer as Consumer>::Settler: 'static,
-    D: Declarations,
+    D: Declarations + 'static,
 {
-    async fn cycle(&mut self) {
-        let Some(declared) = self.scan().await else { return };
-        match self.sync(&declared.declarations).await {
-            Ok(ids) => self.apply(&declared.declarations, &ids).await,
-            Err(error) => {
-                tracing::error!(event = events::SYNC_FAILED, "RMQ Watcher: subscriptions were not updated: {error}");
-            }
-        }
-    }
-
-    async fn scan(&mut self) -> Option<Declared> {
-        let scanned = timeout(SCAN_TIMEOUT, self.declarations.scan()).await;
-        let scanned =
-            scanned.unwrap_or_else(|_| Err(format!("the scan took longer than {} s", SCAN_TIMEOUT.as_secs())));
-        self.findings.say(&scanned);
-        scanned.ok()
-    }
-
-    async fn sync(&self, declarations: &[Declaration]) -> Result<Vec<SubscriptionId>, StoreError> {
-        let now_ms = (self.context.clock)();
-        self.context.store.upsert_subscriptions(declarations.to_vec(), now_ms).await
-    }
-
-    async fn apply(&mut self, declarations: &[Declaration], ids: &[SubscriptionId]) {
-        let running = self.running.values().map(|(key, _)| key.clone()).collect();
-        for action in plan(declarations, &running) {
-            match action {
-                Action::Start(index) if self.pace.can_start => self.start(&declarations[index], ids[index]),
-                Action::Start(index) => self.refuse(ids[index], "no Airflow credentials".to_owned()).await,
-                Action::QueueTaken { index, by } => {
-                    let reason = queue_taken(&declarations[index], &by);
-                    self.findings.say_refused(&reason);
-                    self.refuse(ids[index], reason).await;
-                }
-            }
-        }
-    }
-
-    fn start(&mut self, declaration: &Declaration, id: SubscriptionId) {
-        let key = declaration.key();
-        let Declaration { dag_id, queue, conn_id, options, .. } = declaration.clone();
-        let subscription = Subscription { id, dag_id, queue, conn_id, options };
-        let (context, broker, phase) = (Rc::clone(&self.context), Rc::clone(&self.broker), self.phase.clone());
-        let worker = self.workers.spawn_local(pipeline::run(context, broker, subscription, phase));
-        self.running.insert(worker.id(), (key, id));
-    }
-
-    /// Waits for the next cycle, and notices a worker that ended though nothing asked for it: a defect of ours, since a
-    /// worker has no way out but the stop. The next cycle starts it again.
-    async fn wait(&mut self, interval: Duration) {
-        let due = sleep(interval);
-        tokio::pin!(due);
+    /// Does not return.
+    async fn cycles(&mut self, scheduler_exited: &dyn Fn() -> Option<String>, mut requests: mpsc::Receiver<Asked>) {
+        self.begin().await;
+        let mut woken = Woken::Due;
         loop {
-            tokio::select! {
-                () = &mut due => return,
-                Some(ended) = self.workers.join_next_with_id() => {
-                    // Workers hear of a stop at the same time as we do, and may be through before it is our turn.
-                    if *self.phase.borrow() == Phase::Stopping {
-                        return;
-                    }
-                    let worker = ended.map_or_else(|error| error.id(), |(worker, ())| worker);
-                    if let Some((Key { dag_id, queue, .. }, id)) = self.running.remove(&worker) {
-                        tracing::error!(
-                            event = events::WORKER_PANICKED,
-                            "RMQ Watcher: the consumer of queue '{queue}' for DAG '{dag_id}' met a defect of this program; it is \
-                             started again within {} s",
-                            interval.as_secs()
-                        );
-                        self.refuse(id, "a defect of this program ended its consumer".to_owned()).await;
-                    }
-                }
+            if let Some(line) = scheduler_exited() {
+                // The main thread notices it too, and ends the process; no cycle starts until then.
+                tracing::error!(event = events::PARENT_EXITED, "{line}");
+                std::future::pending::<()>().await;
+            }
+            let timed = matches!(woken, Woken::Due);
+            let went_well = self.bounded_cycle(timed).await;
+            woken.answer();
+            let pause = if went_well { self.settings.interval } else { self.settings.interval.max(AFTER_DEFECT) };
+            if timed {
+                self.next_cycle = Instant::now() + pause;
+            }
+            self.phase_at.set("wait");
+            woken = self.wait(&mut requests).await;
+        }
+    }
+
+    async fn begin(&mut self) {
+        let now_ms = self.now_ms();
+        self.context.store.reset_statuses(now_ms).await;
+        self.context.store.watcher_started(self.pace.started(self.settings), now_ms).await;
+        self.remember_dags().await;
+    }
+
+    /// One cycle within its budget. Returns whether it met no defect.
+    async fn bounded_cycle(&mut self, timed: bool) -> bool {
+        self.phase_at.set("settings");
+        if timed {
+            self.read_settings().await;
+        }
+        let (began, budget) = (Instant::now(), self.settings.budget);
+        let cycle = AssertUnwindSafe(timeout(budget, self.cycle(timed))).catch_unwind().await;
+        match cycle {
+            Ok(Ok(())) => self.findings.is_over(events::CYCLE_TIMED_OUT),
+            Ok(Err(_)) => self.ran_out(began.elapsed()).await,
+            // The panic hook has said what it was.
+            Err(_) => {
+                let line =
+                    "a cycle met a defect of this program; consumers go on, and the next cycle comes later".to_owned();
+                tracing::error!(event = events::CYCLE_PANICKED, "RMQ Watcher: {line}");
+                self.trouble = Some(line);
+                return false;
             }
         }
+        true
     }
 
-    async fn refuse(&self, id: SubscriptionId, reason: String) {
-        let now_ms = (self.context.clock)();
-        let error = SubscriptionStatus::Error;
-        self.context.store.set_subscription_status(id, error, Some(reason), None, now_ms).await;
+    async fn ran_out(&mut self, took: Duration) {
+        self.counters.add(counters::CYCLE_TIMED_OUT);
+        let line = format!(
+            "reconcile cycle took {:.1} s in all, longer than its budget of {} s, and was abandoned in the phase '{}'; consumers \
+             go on, and the next cycle comes",
+            took.as_secs_f64(),
+            self.settings.budget.as_secs_f64(),
+            self.phase_at.get()
+        );
+        tracing::error!(event = events::CYCLE_TIMED_OUT, "RMQ Watcher: {line}");
+        self.trouble = Some(line);
+        let now_ms = self.now_ms();
+        self.cycle_ended(now_ms).await;
     }
 
-    /// Every worker leaves by itself once the stop is asked for, within its bounds; a panic of one is reported by the panic
-    /// hook. One that does not leave is cut off.
-    async fn leave(mut self) {
-        let all_left = async { while self.workers.join_next().await.is_some() {} };
-        if timeout(CONSUMER_BUDGET, all_left).await.is_err() {
-            self.workers.shutdown().await;
-        }
-        self.context.store.reset_statuses((self.context.clock)()).await;
+    fn now_ms(&self) -> i64 {
+        (self.context.clock)()
+    }
+
+    async fn leave(self) {
+        let Self { context, consumers, .. } = self;
+        consumers.leave().await;
+        let now_ms = (context.clock)();
+        context.store.reset_statuses(now_ms).await;
+        context.store.watcher_stopped(now_ms).await;
     }
 }

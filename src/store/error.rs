@@ -45,6 +45,36 @@ pub enum StoreError {
         /// Ours.
         known: i64,
     },
+    /// There is none; asked by who only reads.
+    #[error("there is no state file {path}; check state.dir, and that a watcher has run with it")]
+    Missing {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// An older version of this program made it; asked by who only reads.
+    #[error(
+        "the state file {path} has schema version {found}, older than the {known} of this program; the watcher of this \
+         version brings it up to date when it starts"
+    )]
+    OlderSchema {
+        /// Which file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// It is no database, or a damaged one; asked by who only reads, so it stays as it is.
+    #[error(
+        "the state file {path} is broken ({source}); it was left as it is: the watcher moves it aside and begins a new one \
+         when it starts"
+    )]
+    Broken {
+        /// Which file.
+        path: PathBuf,
+        /// SQLite's word.
+        source: rusqlite::Error,
+    },
     /// One command failed; the state file is as before it.
     #[error("the state file refused {what}: {source}")]
     Sql {

@@ -6,6 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
+use std::time::SystemTime;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -42,6 +43,40 @@ pub fn try_lock(dir: &Path) -> std::io::Result<Result<StateLock, Holder>> {
             Ok(Ok(StateLock { _file: locked }))
         }
         Err((_, Errno::EWOULDBLOCK)) => Ok(Err(holder(&path))),
+        Err((_, errno)) => Err(errno.into()),
+    }
+}
+
+/// What a look at the lock found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// Nobody holds it.
+    Free,
+    /// A process holds it.
+    Held {
+        /// Who.
+        holder: Holder,
+        /// When the holder wrote its number into the file.
+        since: Option<SystemTime>,
+    },
+}
+
+/// Looks who holds the lock, and makes and changes nothing.
+///
+/// # Errors
+/// The file is there and cannot be opened.
+pub fn look(dir: &Path) -> std::io::Result<Looked> {
+    let path = dir.join(FILE_NAME);
+    let file = match File::open(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Looked::Free),
+        other => other?,
+    };
+    let since = file.metadata().and_then(|file| file.modified()).ok();
+    // Shared, and let go at once: those who look do not see each other. A watcher that tries in this very moment tries again a
+    // second later.
+    match Flock::lock(file, FlockArg::LockSharedNonblock) {
+        Ok(_) => Ok(Looked::Free),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(Looked::Held { holder: holder(&path), since }),
         Err((_, errno)) => Err(errno.into()),
     }
 }

@@ -4,14 +4,22 @@
 //! arrive while a commit is under way share the next one. SQL stands only in `schema` and in one file per table family.
 //! Nothing here decides: the ledger's rules are called from `domain::ledger`, inside the transaction that reads the rows.
 
+mod backup;
+mod dags;
 mod error;
 pub mod ledger;
 pub mod lock;
 pub mod open;
+mod refusals;
 mod schema;
 pub mod status;
 pub mod subscriptions;
+pub mod sync;
 mod thread;
+mod trust;
+pub mod view;
+pub mod watcher;
 
+pub use backup::Restored;
 pub use error::StoreError;
 pub use thread::{Closed, Store};

@@ -19,7 +19,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::schema::{MIGRATIONS, current_version};
 use super::thread::Closed;
-use super::{Store, StoreError};
+use super::{Restored, Store, StoreError, backup};
 use crate::telemetry::events;
 
 /// The state file's name within its directory.
@@ -33,6 +33,8 @@ const CHECK_UP_TO_BYTES: u64 = 32 * 1024 * 1024;
 pub struct Opened {
     /// The file was broken and moved here; a new one was begun.
     pub moved_aside: Option<PathBuf>,
+    /// What the new one was begun with.
+    pub restored: Option<Restored>,
     /// The directory lies on a container's own layer: it goes with the container.
     pub on_container_layer: bool,
 }
@@ -45,8 +47,9 @@ pub struct Opened {
 /// See [`StoreError`]; the file is untouched where it is newer than this program.
 pub fn open(dir: &Path, now_ms: i64) -> Result<(Store, Closed, Opened), StoreError> {
     let (connection, opened) = open_connection(dir, now_ms)?;
-    let (store, closed) = Store::start(connection)
+    let (store, closed) = Store::start(connection, dir.to_owned())
         .map_err(|error| StoreError::Open { path: dir.join(FILE_NAME), source: error.into() })?;
+    store.back_up(now_ms);
     Ok((store, closed, opened))
 }
 
@@ -55,7 +58,10 @@ pub fn open(dir: &Path, now_ms: i64) -> Result<(Store, Closed, Opened), StoreErr
 /// # Errors
 /// As [`open`].
 pub fn open_inline(dir: &Path, now_ms: i64) -> Result<(Store, Opened), StoreError> {
-    open_connection(dir, now_ms).map(|(connection, opened)| (Store::inline(connection), opened))
+    let (connection, opened) = open_connection(dir, now_ms)?;
+    let store = Store::inline(connection, dir.to_owned());
+    store.back_up(now_ms);
+    Ok((store, opened))
 }
 
 fn open_connection(dir: &Path, now_ms: i64) -> Result<(Connection, Opened), StoreError> {
@@ -73,8 +79,14 @@ fn open_connection(dir: &Path, now_ms: i64) -> Result<(Connection, Opened), Stor
                 path.display(),
                 aside.display()
             );
+            let connection = connect(&path).and_then(|mut connection| {
+                let restored = backup::restore(&mut connection, dir, &aside, now_ms)?;
+                say_restored(&restored);
+                opened.restored = Some(restored);
+                Ok(connection)
+            });
             opened.moved_aside = Some(aside);
-            connect(&path)
+            connection
         }
         other => other,
     };
@@ -84,6 +96,21 @@ fn open_connection(dir: &Path, now_ms: i64) -> Result<(Connection, Opened), Stor
         Trouble::Newer(found) => StoreError::NewerSchema { path: path.clone(), found, known: current_version() },
     })?;
     Ok((connection, opened))
+}
+
+fn say_restored(restored: &Restored) {
+    let Restored { backup, subscriptions } = restored;
+    match backup {
+        Some(backup) => tracing::warn!(
+            event = events::STORE_RESTORED,
+            "RMQ Watcher: {subscriptions} subscriptions were restored from {}; what became of earlier messages is not known",
+            backup.display()
+        ),
+        None => tracing::warn!(
+            event = events::STORE_RESTORED,
+            "RMQ Watcher: there is no backup to restore subscriptions from: they come back from the DAG files, enabled, under new ids"
+        ),
+    }
 }
 
 /// What a look at a state directory found.

@@ -8,6 +8,7 @@
 //! - `refusals`: what is written down and does not run, as the last trusted scan found it.
 //! - `scan_baseline`: what the DAG folder is known to have held, so that a restart into a half-mounted volume is noticed.
 //! - `dags`: which DAGs were seen unpaused, since messages are dropped for such a DAG only.
+//! - `restorations`: that the ledger's past is lost, because a broken file was moved aside.
 //! - `watchers`: who runs on this file and when its last cycle ended: one row.
 //! - `subscription_status`, `connection_status`: for people and the command line; derived, rewritten on every change.
 //!
@@ -163,6 +164,18 @@ CREATE TABLE watchers (
     counters         TEXT NOT NULL,
     -- NULL while it runs.
     stopped_at_ms    INTEGER
+) STRICT;
+
+-- One row for each time that this file was begun because the one before was broken: older rows of the ledger are not known.
+CREATE TABLE restorations (
+    id             INTEGER PRIMARY KEY,
+    restored_at_ms INTEGER NOT NULL,
+    -- Where the broken file lies.
+    moved_aside    TEXT NOT NULL,
+    -- The backup that was taken, by name; NULL where there was none.
+    backup         TEXT,
+    -- How many subscriptions it held, tombstones included.
+    subscriptions  INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE subscription_status (

@@ -64,4 +64,19 @@ impl Store {
         })
         .await;
     }
+
+    /// Records that a cycle looked at a connection: how many consumers of ours it has.
+    pub async fn connection_cycle(&self, conn_id: ConnId, consumer_count: u32, now_ms: i64) {
+        self.tell("to record a cycle of a connection", move |connection| {
+            let sql = "INSERT INTO connection_status (conn_id, status, consumer_count, last_reconcile_at_ms, updated_at_ms) \
+                       VALUES (?1, ?2, ?3, ?4, ?4) \
+                       ON CONFLICT (conn_id) DO UPDATE SET consumer_count = excluded.consumer_count, \
+                           last_reconcile_at_ms = excluded.last_reconcile_at_ms, \
+                           updated_at_ms = CASE WHEN consumer_count IS excluded.consumer_count THEN updated_at_ms \
+                                                ELSE max(excluded.updated_at_ms, updated_at_ms + 1) END";
+            let values = params![conn_id.as_str(), ConnectionStatus::Unknown.code(), consumer_count, now_ms];
+            connection.prepare_cached(sql)?.execute(values).map(drop)
+        })
+        .await;
+    }
 }

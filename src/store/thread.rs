@@ -1,5 +1,6 @@
 //! The thread that owns the connection, and the handle that reaches it.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -7,6 +8,7 @@ use rusqlite::{Connection, ffi};
 use tokio::sync::{mpsc, oneshot};
 
 use super::StoreError;
+use super::backup::Backups;
 use crate::telemetry::events;
 
 /// Commands that may wait for the thread. In-flight deliveries are bounded by the windows of their consumers and each has
@@ -29,6 +31,7 @@ type Job = Box<dyn FnOnce(Result<&Connection, Failure>) -> Answer + Send>;
 #[derive(Clone)]
 pub struct Store {
     route: Route,
+    backups: Backups,
 }
 
 #[derive(Clone)]
@@ -41,22 +44,51 @@ enum Route {
 pub type Closed = oneshot::Receiver<()>;
 
 impl Store {
-    /// Gives the connection to a thread of its own.
-    pub(super) fn start(connection: Connection) -> Result<(Self, Closed), std::io::Error> {
+    /// Gives the connection to a thread of its own, and the backups of this state directory to another.
+    pub(super) fn start(connection: Connection, dir: PathBuf) -> Result<(Self, Closed), std::io::Error> {
         let (jobs, waiting) = mpsc::channel(QUEUE_LEN);
         let (done, closed) = oneshot::channel();
+        let (backups, backup_thread) = Backups::start(dir)?;
         thread::Builder::new().name("store".to_owned()).spawn(move || {
             serve(&connection, waiting);
+            // It ends with the last handle too. A panic of its was reported where it happened.
+            drop(backup_thread.join());
+            // Last, because whoever closes last leaves one file.
             drop(connection);
             let _ = done.send(());
         })?;
-        Ok((Self { route: Route::Thread(jobs) }, closed))
+        Ok((Self { route: Route::Thread(jobs), backups }, closed))
     }
 
     /// Runs every command at once on the caller's own thread, each in a transaction of its own: for flows under a test
     /// clock, which must not wait for another thread.
-    pub(super) fn inline(connection: Connection) -> Self {
-        Self { route: Route::Inline(Arc::new(Mutex::new(connection))) }
+    pub(super) fn inline(connection: Connection, dir: PathBuf) -> Self {
+        Self { route: Route::Inline(Arc::new(Mutex::new(connection))), backups: Backups::Inline(dir) }
+    }
+
+    /// Asks for a backup of the subscriptions as they are committed now.
+    pub(super) fn back_up(&self, now_ms: i64) {
+        self.backups.ask(now_ms);
+    }
+
+    /// As [`Store::call`], for work that may change subscriptions: where it says that it did, a backup is asked for once that is
+    /// committed, also when nobody waits any more.
+    pub(super) async fn change<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        now_ms: i64,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<(T, bool)> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let backups = self.backups.clone();
+        let answered = move |result: rusqlite::Result<(T, bool)>| {
+            if result.as_ref().is_ok_and(|(_, changed)| *changed) {
+                backups.ask(now_ms);
+            }
+            drop(reply.send(result.map(|(value, _)| value)));
+        };
+        self.send(work, answered).await?;
+        answer.await.map_err(|_| StoreError::Closed)?.map_err(|source| StoreError::Sql { what, source })
     }
 
     /// Runs `work` in the next transaction and returns once it is committed.

@@ -78,6 +78,16 @@ events! {
     CONSUMER_FAILED = "consumer.failed" @ Warn | Error;
     /// WARNING: deliveries are held because their target cannot be started. Once for each new reason.
     DELIVERY_HELD = "delivery.held" @ Warn;
+    /// INFO, or WARNING where a running DAG is gone: messages wait in RabbitMQ for their DAG. Once for each change.
+    GATE_CLOSED = "gate.closed" @ Info | Warn;
+    /// INFO: the DAG can take runs, and its messages are consumed.
+    GATE_OPENED = "gate.opened" @ Info;
+    /// WARNING: Airflow did not say how its DAGs are. Once for each new reason.
+    DAGS_UNREAD = "dags.unread" @ Warn;
+    /// WARNING: a message was acknowledged without a run, as `on_paused` or `on_missing` says.
+    MESSAGE_DROPPED = "message.dropped" @ Warn;
+    /// WARNING: Airflow's Variables for the pace could not be read. Once for each new reason.
+    VARIABLES_UNREAD = "variables.unread" @ Warn;
     /// INFO: the target of held deliveries is started again.
     SUBSCRIPTION_RECOVERED = "subscription.recovered" @ Info;
     /// INFO: a DAG run was started. At most 20 a second for one subscription.
@@ -98,12 +108,56 @@ events! {
     DELIVERY_PANICKED = "delivery.panicked" @ Error;
     /// ERROR: a consumer met a defect of this program; the next cycle starts it again.
     WORKER_PANICKED = "worker.panicked" @ Error;
-    /// ERROR: the DAG folder could not be read; what runs keeps running.
-    SCAN_FAILED = "scan.failed" @ Error;
+    /// ERROR: a scan is no statement about the code, so nothing was taken from it.
+    SCAN_DISTRUSTED = "scan.distrusted" @ Error;
+    /// WARNING: a scan that was distrusted for three cycles is believed.
+    SCAN_BELIEVED = "scan.believed" @ Warn;
     /// WARNING: a DAG file or directory could not be read.
     FILE_UNREADABLE = "file.unreadable" @ Warn;
     /// ERROR: a subscription is written down and does not run.
     SUBSCRIPTION_REFUSED = "subscription.refused" @ Error;
+    /// INFO: a subscription is declared for the first time.
+    SUBSCRIPTION_ADDED = "subscription.added" @ Info;
+    /// INFO: the options of a subscription changed.
+    SUBSCRIPTION_CHANGED = "subscription.changed" @ Info;
+    /// INFO: a subscription that was refused can be read again.
+    SUBSCRIPTION_MENDED = "subscription.mended" @ Info;
+    /// WARNING: a subscription was not in a scan that is believed; with the attempts left.
+    SUBSCRIPTION_MISSED = "subscription.missed" @ Warn;
+    /// INFO: a subscription that was missed is there again.
+    SUBSCRIPTION_RETURNED = "subscription.returned" @ Info;
+    /// WARNING: a subscription was missed too often and is deleted.
+    SUBSCRIPTION_DELETED = "subscription.deleted" @ Warn;
+    /// WARNING: a deleted subscription is declared again; with its flag as it was.
+    SUBSCRIPTION_REVIVED = "subscription.revived" @ Warn;
+    /// WARNING: a declaration has the key of a subscription made by hand, which stays as it is.
+    SUBSCRIPTION_CONFLICTED = "subscription.conflicted" @ Warn;
+    /// ERROR: the state file does not take one subscription.
+    SUBSCRIPTION_NOT_WRITTEN = "subscription.not_written" @ Error;
+    /// ERROR: a subscription is recorded and cannot be run.
+    SUBSCRIPTION_WITHHELD = "subscription.withheld" @ Error;
+    /// INFO: a subscription was switched on or off by hand.
+    SUBSCRIPTION_SWITCHED = "subscription.switched" @ Info;
+    /// INFO: a consumer is asked to leave, since its subscription is not to run any more.
+    CONSUMER_LET_GO = "consumer.let_go" @ Info;
+    /// ERROR: a step of a cycle takes too long.
+    CYCLE_STEP_TIMED_OUT = "cycle.step_timed_out" @ Error;
+    /// ERROR: a step of a cycle is still under way from an earlier one.
+    CYCLE_STEP_SKIPPED = "cycle.step_skipped" @ Error;
+    /// ERROR: a cycle ran out of its budget.
+    CYCLE_TIMED_OUT = "cycle.timed_out" @ Error;
+    /// ERROR: a cycle met a defect of this program.
+    CYCLE_PANICKED = "cycle.panicked" @ Error;
+    /// INFO: the stop came during a cycle.
+    CYCLE_INTERRUPTED = "cycle.interrupted" @ Info;
+    /// INFO: the interval or the budget of cycles changed.
+    SETTINGS_CHANGED = "settings.changed" @ Info;
+    /// WARNING: a Variable holds a value that cannot be used.
+    VARIABLE_REFUSED = "variable.refused" @ Warn;
+    /// WARNING: a Variable could not be read; the value in force stays.
+    VARIABLE_UNREAD = "variable.unread" @ Warn;
+    /// WARNING: a sync was taken back, since a newer scan is believed.
+    SYNC_SUPERSEDED = "sync.superseded" @ Warn;
     /// ERROR: the state file did not take the subscriptions.
     SYNC_FAILED = "sync.failed" @ Error;
     /// ERROR: a setting is wrong; one line for each.
@@ -126,6 +180,16 @@ events! {
     STORE_WRITE_FAILED = "store.write_failed" @ Warn;
     /// ERROR: the state file was broken; it was moved aside and a new one begun.
     STORE_MOVED_ASIDE = "store.moved_aside" @ Error;
+    /// WARNING: there is no control socket; the watcher goes on without it.
+    CONTROL_UNAVAILABLE = "control.unavailable" @ Warn;
+    /// DEBUG: a process asks on the control socket.
+    CONTROL_CONNECTED = "control.connected" @ Debug;
+    /// WARNING: a process of another user asked on the control socket.
+    CONTROL_REFUSED = "control.refused" @ Warn;
+    /// WARNING: what the new state file was begun with.
+    STORE_RESTORED = "store.restored" @ Warn;
+    /// WARNING: a backup of the subscriptions could not be written.
+    STORE_BACKUP_FAILED = "store.backup_failed" @ Warn;
 
     /// WARNING: standard output did not take this many lines.
     LOG_DROPPED = "log.dropped" @ Warn;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rmq_watcher::airflow::AirflowClient;
 use rmq_watcher::domain::outcome::TriggerAnswer;
-use rmq_watcher::ports::Runs as _;
+use rmq_watcher::ports::{Dags as _, Runs as _};
 use serde_json::json;
 
 use crate::stub::{Act, Stub};

@@ -9,7 +9,7 @@ use rmq_watcher::domain::conf::{MAX_DEPTH, validate};
 use rmq_watcher::domain::outcome::{
     AccessAnswer, DagLookup, Dialect, FoundDag, HealthAnswer, Part, RunLookup, TriggerAnswer,
 };
-use rmq_watcher::ports::Runs as _;
+use rmq_watcher::ports::{Dags as _, Runs as _};
 use serde_json::{Value, json};
 
 use crate::support::{Real, client, conf, dag, eventually, fresh, on_both, on_real, password};

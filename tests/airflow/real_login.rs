@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rmq_watcher::airflow::AirflowClient;
 use rmq_watcher::config::airflow::Credentials;
 use rmq_watcher::domain::outcome::{AccessAnswer, DagLookup, Dialect, TriggerAnswer};
-use rmq_watcher::ports::Runs as _;
+use rmq_watcher::ports::{Dags as _, Runs as _};
 use serde_json::json;
 
 use crate::meddler::Meddler;

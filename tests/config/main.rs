@@ -12,5 +12,6 @@ mod properties;
 mod real_airflow;
 mod resolve;
 mod secrets;
+mod state_dir;
 mod support;
 mod tidy;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use rmq_watcher::domain::envelope::{Envelope, Properties, Table};
 use rmq_watcher::domain::fault::{BrokerFault, BrokerFaultKind};
-use rmq_watcher::domain::ids::{ConnId, DeliveryTag, QueueName};
+use rmq_watcher::domain::ids::{ConnId, ConsumerTag, DeliveryTag, QueueName};
 use rmq_watcher::ports::{AttachOrder, Broker, Consumer, Settled, Settler, Verb};
 use tokio::sync::Notify;
 
@@ -31,14 +31,19 @@ struct Inner {
 #[derive(Default)]
 struct State {
     ready: VecDeque<Message>,
-    unacked: BTreeMap<u64, Message>,
+    /// With the number of the consumer that each was delivered to.
+    unacked: BTreeMap<u64, (u64, Message)>,
     next_tag: u64,
+    /// The number of the consumer that consumes, if one does.
+    consumer: Option<u64>,
+    tags: Vec<String>,
+    /// So many deliveries are on their way when consuming is stopped.
+    late: usize,
     /// The number of the channel that lives, if one does.
     channel: Option<u64>,
     channels: u64,
     attach_faults: VecDeque<BrokerFault>,
     verbs: Vec<(Option<String>, Verb)>,
-    cancelled: bool,
     lose_verbs: bool,
     panic_on_attach: bool,
 }
@@ -72,9 +77,9 @@ impl FakeBroker {
     /// The connection dies: what was unsettled comes back.
     pub(crate) fn drop_channel(&self) {
         let mut state = self.0.state.borrow_mut();
-        state.channel = None;
+        (state.channel, state.consumer) = (None, None);
         let unacked = std::mem::take(&mut state.unacked);
-        for (_, message) in unacked.into_iter().rev() {
+        for (_, (_, message)) in unacked.into_iter().rev() {
             state.ready.push_front(Message { redelivered: true, ..message });
         }
         drop(state);
@@ -102,8 +107,24 @@ impl FakeBroker {
         self.0.state.borrow().channel.is_some()
     }
 
-    pub(crate) fn was_cancelled(&self) -> bool {
-        self.0.state.borrow().cancelled
+    /// Whether somebody consumes.
+    pub(crate) fn is_consumed(&self) -> bool {
+        self.0.state.borrow().consumer.is_some()
+    }
+
+    /// Every tag there was, in order.
+    pub(crate) fn tags(&self) -> Vec<String> {
+        self.0.state.borrow().tags.clone()
+    }
+
+    /// How many channels there were.
+    pub(crate) fn channels(&self) -> u64 {
+        self.0.state.borrow().channels
+    }
+
+    /// So many deliveries are on their way when consuming is stopped next.
+    pub(crate) fn send_late(&self, count: usize) {
+        self.0.state.borrow_mut().late = count;
     }
 }
 
@@ -130,26 +151,31 @@ impl Broker for FakeBroker {
         }
         state.channels += 1;
         let channel = state.channels;
-        (state.channel, state.cancelled, state.lose_verbs) = (Some(channel), false, false);
+        (state.channel, state.lose_verbs) = (Some(channel), false);
+        state.begin_to_consume(order.tag.as_str());
         Ok(FakeConsumer { broker: self.clone(), channel, order })
     }
 }
 
+impl State {
+    fn begin_to_consume(&mut self, tag: &str) {
+        assert!(!self.tags.iter().any(|known| known == tag), "the tag is used a second time");
+        self.tags.push(tag.to_owned());
+        self.consumer = Some(u64::try_from(self.tags.len()).unwrap());
+    }
+}
+
 impl FakeConsumer {
-    fn try_next(&self) -> Option<Result<Envelope, BrokerFault>> {
-        let mut state = self.broker.0.state.borrow_mut();
-        if state.channel != Some(self.channel) {
-            let text = "the connection was lost".to_owned();
-            return Some(Err(BrokerFault { kind: BrokerFaultKind::Closed, text }));
-        }
-        if state.cancelled || state.unacked.len() >= usize::from(self.order.prefetch) {
-            return None;
-        }
+    fn lost() -> BrokerFault {
+        BrokerFault { kind: BrokerFaultKind::Closed, text: "the connection was lost".to_owned() }
+    }
+
+    fn deliver(&self, state: &mut State, consumer: u64) -> Option<Envelope> {
         let message = state.ready.pop_front()?;
         state.next_tag += 1;
         let tag = state.next_tag;
-        state.unacked.insert(tag, message.clone());
-        Some(Ok(Envelope {
+        state.unacked.insert(tag, (consumer, message.clone()));
+        Some(Envelope {
             conn_id: ConnId::new(self.order.conn_id.as_str()),
             queue: QueueName::new(self.order.queue.as_str()),
             epoch: self.order.epoch,
@@ -160,7 +186,20 @@ impl FakeConsumer {
             properties: Properties { message_id: message.id, ..Properties::default() },
             headers: Table::new(),
             body: message.body,
-        }))
+        })
+    }
+
+    fn try_next(&self) -> Option<Result<Envelope, BrokerFault>> {
+        let mut state = self.broker.0.state.borrow_mut();
+        if state.channel != Some(self.channel) {
+            return Some(Err(Self::lost()));
+        }
+        let consumer = state.consumer?;
+        let window = state.unacked.values().filter(|(of, _)| *of == consumer).count();
+        if window >= usize::from(self.order.prefetch) {
+            return None;
+        }
+        self.deliver(&mut state, consumer).map(Ok)
     }
 }
 
@@ -181,8 +220,20 @@ impl Consumer for FakeConsumer {
         FakeSettler { broker: self.broker.clone(), channel: self.channel }
     }
 
-    async fn cancel(&mut self) {
-        self.broker.0.state.borrow_mut().cancelled = true;
+    async fn pause(&mut self) -> Vec<Envelope> {
+        let mut state = self.broker.0.state.borrow_mut();
+        let Some(consumer) = state.consumer.take() else { return Vec::new() };
+        let late = std::mem::take(&mut state.late);
+        (0..late).filter_map(|_| self.deliver(&mut state, consumer)).collect()
+    }
+
+    async fn resume(&mut self, tag: ConsumerTag) -> Result<(), BrokerFault> {
+        let mut state = self.broker.0.state.borrow_mut();
+        if state.channel != Some(self.channel) {
+            return Err(Self::lost());
+        }
+        state.begin_to_consume(tag.as_str());
+        Ok(())
     }
 
     async fn close(self) {
@@ -202,7 +253,7 @@ impl Settler for FakeSettler {
         if state.lose_verbs {
             return Settled::Sent;
         }
-        let Some(message) = state.unacked.remove(&tag.0) else { return Settled::Lost };
+        let Some((_, message)) = state.unacked.remove(&tag.0) else { return Settled::Lost };
         state.verbs.push((message.id.clone(), verb));
         if matches!(verb, Verb::GiveBackTried | Verb::GiveBackUntried) {
             state.ready.push_front(Message { redelivered: true, ..message });

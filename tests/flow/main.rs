@@ -6,6 +6,7 @@
 mod control;
 mod fake_airflow;
 mod fake_broker;
+mod gate;
 mod holding;
 mod one_run;
 mod stopping;

@@ -1,14 +1,15 @@
 //! A worker between the two fakes, on a test clock.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 use rmq_watcher::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
+use rmq_watcher::domain::options::Options;
 use rmq_watcher::domain::shutdown::Phase;
 use rmq_watcher::domain::subscription::Subscription;
-use rmq_watcher::pipeline::{self, Context, Identity, Limits};
+use rmq_watcher::pipeline::{self, Context, DagBook, Identity, Limits, Order};
 use rmq_watcher::store::open::open_inline;
 use rusqlite::OptionalExtension as _;
 use tokio::sync::watch;
@@ -26,6 +27,11 @@ pub(crate) struct World {
     pub(crate) dir: tempfile::TempDir,
     phase: watch::Sender<Phase>,
     worker: Cell<Option<JoinHandle<()>>>,
+    asking: Cell<Option<JoinHandle<()>>>,
+    orders: watch::Sender<Order>,
+    book: RefCell<Option<Rc<DagBook>>>,
+    /// DAGs that an earlier watcher saw unpaused.
+    pub(crate) seen_unpaused: Cell<bool>,
 }
 
 pub(crate) fn limits() -> Limits {
@@ -40,11 +46,42 @@ pub(crate) fn context(dir: &Path, airflow: &FakeAirflow, limits: Limits) -> Rc<C
     Rc::new(Context::new(store, airflow.clone(), clock, limits, identity, Rc::new(|_| {})))
 }
 
+fn order(options: Options, leave: bool) -> Order {
+    let subscription = Subscription {
+        id: SubscriptionId(1),
+        dag_id: DagId::new("dag"),
+        queue: QueueName::new(QUEUE),
+        conn_id: ConnId::new("rmq_default"),
+        options,
+    };
+    Order { subscription: Rc::new(subscription), leave }
+}
+
 impl World {
     pub(crate) fn new() -> Self {
         let (phase, _) = watch::channel(Phase::Running);
         let dir = tempfile::tempdir().unwrap();
-        Self { airflow: FakeAirflow::new(), broker: FakeBroker::new(), dir, phase, worker: Cell::new(None) }
+        let (orders, _) = watch::channel(order(Options::default(), false));
+        let (airflow, broker, worker, asking) = (FakeAirflow::new(), FakeBroker::new(), Cell::default(), Cell::default());
+        let (book, seen_unpaused) = (RefCell::default(), Cell::default());
+        Self { airflow, broker, dir, phase, worker, asking, orders, book, seen_unpaused }
+    }
+
+    /// What the worker is told from now on.
+    pub(crate) fn set_options(&self, options: Options) {
+        self.orders.send_replace(order(options, false));
+    }
+
+    /// The worker is told to leave, and does.
+    pub(crate) async fn leave(&self) {
+        self.orders.send_replace(order(Options::default(), true));
+        let worker = self.worker.take().unwrap();
+        timeout(Duration::from_secs(30), worker).await.expect("the worker leaves").unwrap();
+    }
+
+    /// What the book has learnt since the last call.
+    pub(crate) fn learnt(&self) -> Vec<(DagId, bool)> {
+        self.book.borrow().as_ref().unwrap().take_learnt()
     }
 
     /// Starts a watcher on the state file as it is.
@@ -54,13 +91,10 @@ impl World {
 
     pub(crate) fn start_with(&self, limits: Limits) {
         let context = context(self.dir.path(), &self.airflow, limits);
-        let subscription = Subscription {
-            id: SubscriptionId(1),
-            dag_id: DagId::new("dag"),
-            queue: QueueName::new(QUEUE),
-            conn_id: ConnId::new("rmq_default"),
-            options: rmq_watcher::domain::options::Options::default(),
-        };
+        self.book.replace(Some(Rc::clone(&context.dags)));
+        if self.seen_unpaused.get() {
+            context.dags.remember_unpaused([DagId::new("dag")]);
+        }
         let ids = self.sql("SELECT count(*) FROM subscriptions");
         if ids == "0" {
             self.execute(
@@ -70,8 +104,17 @@ impl World {
             );
         }
         self.phase.send_replace(Phase::Running);
-        let worker = pipeline::run(context, Rc::new(self.broker.clone()), subscription, self.phase.subscribe());
+        let (broker, orders) = (Rc::new(self.broker.clone()), self.orders.subscribe());
+        let worker = pipeline::run(Rc::clone(&context), broker, orders, self.phase.subscribe());
         self.worker.set(Some(tokio::task::spawn_local(worker)));
+        self.end_asking();
+        self.asking.set(Some(tokio::task::spawn_local(pipeline::ask_waiting(context))));
+    }
+
+    fn end_asking(&self) {
+        if let Some(asking) = self.asking.take() {
+            asking.abort();
+        }
     }
 
     /// As `kill -9`: nothing more runs, and the broker sees the connection go.
@@ -79,6 +122,7 @@ impl World {
         let worker = self.worker.take().unwrap();
         worker.abort();
         drop(worker.await);
+        self.end_asking();
         self.broker.drop_channel();
     }
 

@@ -2,5 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod backup;
 mod ledger;
+mod migration;
 mod opening;
+mod rows;
+mod sync;
+mod watcher;
+mod view;

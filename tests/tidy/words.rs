@@ -19,11 +19,12 @@ const HOMES: &[(&str, &[&str])] = &[
     ("ruff_python_parser", &["discovery"]),
     ("ruff_text_size", &["discovery"]),
     ("toml", &["config"]),
+    ("unicode_width", &["cli"]),
     ("clap", &["cli", "process", "bin"]),
     ("signal_hook", &["process"]),
     ("tracing_subscriber", &["telemetry"]),
     // The system's calls: signals and forks, the log's pipe, the state file's lock, a child's process group.
-    ("nix", &["process", "telemetry", "store", "airflow", "discovery"]),
+    ("nix", &["process", "telemetry", "store", "airflow", "discovery", "control"]),
     ("libc", &["process", "telemetry", "store", "airflow", "discovery", "bin"]),
 ];
 

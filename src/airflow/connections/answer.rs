@@ -8,9 +8,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::config::connections::python::parse_int;
 use crate::config::connections::{AirflowConnection, AirflowDialect, uri};
 use crate::domain::connection::Secret;
+use crate::domain::python::parse_int;
 
 /// The connection in the output, or `None` where there is none that can be read.
 pub(super) fn read(stdout: &str) -> Option<AirflowConnection> {

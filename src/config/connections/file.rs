@@ -11,8 +11,9 @@ use toml::Value as Toml;
 
 use super::{AirflowConnection, AirflowDialect, amqp, uri};
 use crate::config::keys::CONNECTIONS;
-use crate::config::problem::{Origin, Problem, nearest};
+use crate::config::problem::{Origin, Problem};
 use crate::domain::connection::Secret;
+use crate::domain::nearest::nearest;
 
 /// The fields of a table.
 pub const FIELDS: [&str; 9] =
@@ -95,7 +96,7 @@ impl TableReader<'_> {
         if others.iter().any(|name| self.table.contains_key(*name)) {
             self.refuse("uri", "give either uri or the single fields, not both");
         }
-        match uri::parse(super::python::strip(text), AirflowDialect::V3) {
+        match uri::parse(crate::domain::python::strip(text), AirflowDialect::V3) {
             Ok(connection) => self.checked(connection, "uri"),
             Err(error) => {
                 self.refuse("uri", &error.to_string());

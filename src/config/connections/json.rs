@@ -8,10 +8,10 @@
 
 use serde_json::{Map, Value};
 
-use super::python::parse_int;
 use super::uri::{self, normalize_type};
 use super::{AirflowConnection, AirflowDialect, ParseError, read_extra};
 use crate::domain::connection::Secret;
+use crate::domain::python::parse_int;
 
 /// Keys that are read by us.
 const FIELDS: [&str; 8] = ["conn_type", "host", "port", "login", "password", "schema", "extra", "uri"];

@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::domain::connection::Secret;
+use crate::domain::python::strip;
 
 /// Where the two Airflow generations read one value differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,7 +133,7 @@ pub enum ParseError {
 ///
 /// Source: Airflow 2.11.2 and 3.3.2, `BaseSecretsBackend.deserialize_connection`.
 pub fn parse(value: &str, dialect: AirflowDialect) -> Result<AirflowConnection, ParseError> {
-    let value = python::strip(value);
+    let value = strip(value);
     if value.is_empty() {
         Err(ParseError::Blank)
     } else if value.starts_with('{') {
@@ -160,7 +161,7 @@ pub(crate) fn read_extra(text: &str, dialect: AirflowDialect, into: &mut Airflow
 /// Whether a value is written as one of the two forms at all: JSON, or text that begins with a type and `://`. Airflow
 /// takes less (`user:secret@host` is a connection of type `user` to it), but from such a value no settings may be made.
 pub fn is_value_of_a_kind(value: &str) -> bool {
-    let value = python::strip(value);
+    let value = strip(value);
     let is_uri = value.split_once("://").is_some_and(|(scheme, _)| {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic())
             && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::amqp::ConnectionWarning;
-use super::python::parse_float;
+use crate::domain::python::parse_float;
 
 /// Seconds; with three missed intervals allowed a dead link is noticed within about 90 s.
 pub const DEFAULT_HEARTBEAT_SECS: u16 = 30;

@@ -142,7 +142,7 @@ fn named(arguments: &Arguments) -> Result<Vec<Argument<'_>>, Fault> {
         let name = POSITIONAL.get(position).ok_or(Fault {
             range: value.range(),
             parameter: Some(format!("argument {}", position + 1)),
-            reason: RefusalReason::UnknownArgument,
+            reason: RefusalReason::UnknownArgument { meant: None },
         })?;
         found.push(Argument { name, value });
     }
@@ -177,7 +177,7 @@ fn check_unused(argument: &Argument<'_>) -> Result<(), Fault> {
     let reason = match known {
         Some((_, unused)) if is_unused(argument.value, *unused) => return Ok(()),
         Some(_) => RefusalReason::NotHandled,
-        None => RefusalReason::UnknownArgument,
+        None => RefusalReason::UnknownArgument { meant: None },
     };
     Err(Fault { range: argument.value.range(), parameter: Some(argument.name.to_owned()), reason })
 }

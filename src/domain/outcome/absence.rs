@@ -37,6 +37,14 @@ pub(super) fn says_no_run(reply: &Reply, json: &Value, dag: &str, run: &str) -> 
     })
 }
 
+/// Whether Airflow says that there is no such Variable: ``The Variable with key: `k` was not found`` (3.x), or, without naming
+/// it, `Variable does not exist` under the title `Variable not found` (2.x).
+pub(super) fn says_no_variable(reply: &Reply, json: &Value, key: &str) -> bool {
+    let named = missing(reply, json, "variable with ").is_some_and(|named| named == format!("key: `{key}`"));
+    let said = |field: &str, words: &str| json.get(field).and_then(Value::as_str) == Some(words);
+    named || (reply.status == 404 && said("detail", "Variable does not exist") && said("title", "Variable not found"))
+}
+
 /// What a 404 says is not found, without the words around it.
 fn missing<'a>(reply: &Reply, json: &'a Value, kind: &str) -> Option<&'a str> {
     if reply.status != 404 {

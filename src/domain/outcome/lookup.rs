@@ -43,16 +43,21 @@ pub fn classify_dag(exchange: &Exchange, dialect: Dialect, dag: &DagId) -> DagLo
 
 fn found_dag(json: &Value, dialect: Dialect, dag: &DagId) -> Option<DagLookup> {
     (json.get("dag_id")?.as_str()? == dag.as_str()).then_some(())?;
+    dag_flags(json, dialect).map(DagLookup::Found)
+}
+
+/// The flags of a DAG's description.
+pub(super) fn dag_flags(json: &Value, dialect: Dialect) -> Option<FoundDag> {
     let flag = |key: &str| json.get(key).and_then(Value::as_bool);
     let is_active = match dialect {
         Dialect::V1 => flag("is_active")?,
         Dialect::V2 => !flag("is_stale")?,
     };
-    Some(DagLookup::Found(FoundDag {
+    Some(FoundDag {
         is_paused: flag("is_paused")?,
         is_active,
         has_import_errors: flag("has_import_errors").unwrap_or(false),
-    }))
+    })
 }
 
 /// What a look-up can use of an exchange.

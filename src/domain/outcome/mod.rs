@@ -10,17 +10,21 @@
 //! - Airflow's text reaches people as one line of at most 500 characters without control characters.
 
 mod absence;
+mod list;
 mod lookup;
 mod reply;
 mod service;
 mod trigger;
+mod variable;
 
 use std::time::Duration;
 
+pub use list::DagList;
 pub use lookup::{classify_dag, classify_run};
 pub use reply::{asks_for_login, from_stranger, tidy};
 pub use service::{classify_access, classify_health, classify_version};
 pub use trigger::classify_trigger;
+pub use variable::classify_variable;
 
 /// The two generations of Airflow's REST API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -209,6 +213,16 @@ pub struct HealthReport {
     pub triggerer: Part,
     /// The DAG processor; in Airflow 2 usually [`Part::Unknown`], since the scheduler does its work.
     pub dag_processor: Part,
+}
+
+impl HealthReport {
+    /// How the part is that reads DAG files. In 2.x that is the scheduler, unless a DAG processor of its own was ever seen.
+    pub fn reader_of_dags(&self, dialect: Dialect) -> Part {
+        match (dialect, self.dag_processor) {
+            (Dialect::V1, Part::Unknown) => self.scheduler,
+            (Dialect::V1 | Dialect::V2, part) => part,
+        }
+    }
 }
 
 /// How one part of Airflow is.

@@ -144,7 +144,7 @@ pub fn asks_for_login(reply: &Reply, dialect: Dialect) -> bool {
 }
 
 /// Whether this answer makes one doubt that Airflow's API of this generation still lives here (a 404 or 405 that is not
-/// about a DAG or a run, a redirect, a page with status 200). Several in a row are a reason to ask for the version again.
+/// about a DAG, a run or a Variable, a redirect, a page with status 200). Several in a row are a reason to ask for the version again.
 pub fn from_stranger(reply: &Reply) -> bool {
     match voice(reply) {
         Voice::Redirect => true,
@@ -154,6 +154,8 @@ pub fn from_stranger(reply: &Reply) -> bool {
                 || (reply.status == 404 && {
                     let text = words(&json).to_lowercase();
                     !(text.contains("dag") && text.contains("not found"))
+                        && !text.starts_with("variable does not exist")
+                        && !text.starts_with("the variable with key")
                 })
         }
     }

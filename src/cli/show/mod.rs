@@ -1,0 +1,15 @@
+//! How the state is shown to people: tables of 80 columns, and words for times.
+
+mod table;
+mod text;
+mod view;
+
+pub(super) use table::Paint;
+pub(super) use text::{instant, plain};
+pub(super) use view::{candidates, one, overview, subscriptions};
+
+/// Columns of a line.
+pub(super) const WIDTH: usize = 80;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! The consumers that run: started, let go, and noticed when they end.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use tokio::sync::watch;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::timeout;
+
+use crate::domain::ids::{ConnId, SubscriptionId};
+use crate::domain::plan::{Observed, Place};
+use crate::domain::shutdown::{CONSUMER_BUDGET, Phase};
+use crate::domain::subscription::Subscription;
+use crate::pipeline::{self, Context, Order};
+use crate::ports::{Broker, Consumer, Dags, Runs};
+
+/// One consumer's worker, seen from outside.
+struct Running {
+    place: Place,
+    subscription: Subscription,
+    orders: watch::Sender<Order>,
+    leaving: bool,
+}
+
+/// All workers.
+pub(super) struct Consumers {
+    workers: JoinSet<()>,
+    running: HashMap<Id, Running>,
+    /// Places whose worker met a defect, until the next timed cycle: one that meets it at once must not spin.
+    broken: HashMap<Place, SubscriptionId>,
+}
+
+/// How a worker ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// It was asked to.
+    Left,
+    /// By a defect of this program.
+    Broke(Subscription),
+}
+
+impl Consumers {
+    pub(super) fn new() -> Self {
+        Self { workers: JoinSet::new(), running: HashMap::new(), broken: HashMap::new() }
+    }
+
+    /// What the plan needs to know.
+    pub(super) fn observed(&self) -> HashMap<Place, Observed> {
+        let running = self.running.values().map(|running| {
+            let seen = match running.leaving {
+                true => Observed::Unknown,
+                false => Observed::Running(running.subscription.clone()),
+            };
+            (running.place.clone(), seen)
+        });
+        let broken = self.broken.keys().map(|place| (place.clone(), Observed::Unknown));
+        broken.chain(running).collect()
+    }
+
+    /// Consumers that are not on their way out, by connection.
+    pub(super) fn count(&self, conn_id: &ConnId) -> u32 {
+        let of = |running: &&Running| !running.leaving && running.place.conn_id == *conn_id;
+        u32::try_from(self.running.values().filter(of).count()).unwrap_or(u32::MAX)
+    }
+
+    /// What met a defect may be tried again.
+    pub(super) fn forgive(&mut self) {
+        self.broken.clear();
+    }
+
+    pub(super) fn start<R, B>(
+        &mut self,
+        context: &Rc<Context<R>>,
+        broker: &Rc<B>,
+        subscription: Subscription,
+        phase: &watch::Receiver<Phase>,
+    ) where
+        R: Runs + Dags + 'static,
+        B: Broker + 'static,
+        <B::Consumer as Consumer>::Settler: 'static,
+    {
+        let order = Order { subscription: Rc::new(subscription.clone()), leave: false };
+        let (orders, heard) = watch::channel(order);
+        let worker = pipeline::run(Rc::clone(context), Rc::clone(broker), heard, phase.clone());
+        let worker = self.workers.spawn_local(worker);
+        let place = Place::of(&subscription);
+        self.running.insert(worker.id(), Running { place, subscription, orders, leaving: false });
+    }
+
+    /// Hands new options to the consumer that serves the subscription.
+    pub(super) fn change(&mut self, subscription: &Subscription) {
+        for running in self.running.values_mut().filter(|running| running.subscription.id == subscription.id) {
+            running.subscription = subscription.clone();
+            running.orders.send_modify(|order| order.subscription = Rc::new(subscription.clone()));
+        }
+    }
+
+    /// Whether a worker, also one that leaves, writes the row of this subscription.
+    pub(super) fn serves(&self, id: SubscriptionId) -> bool {
+        self.running.values().any(|running| running.subscription.id == id)
+    }
+
+    /// Asks the consumer of a place to leave; it does so within its own bounds.
+    pub(super) fn stop(&mut self, place: &Place) {
+        for running in self.running.values_mut().filter(|running| running.place == *place) {
+            running.orders.send_modify(|order| order.leave = true);
+            running.leaving = true;
+        }
+    }
+
+    /// The next worker that has ended. Never resolves while there is none.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn ended(&mut self) -> Ended {
+        loop {
+            let Some(ended) = self.workers.join_next_with_id().await else {
+                std::future::pending::<()>().await;
+                continue;
+            };
+            let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
+            if let Some(running) = self.running.remove(&id) {
+                if running.leaving && ended.is_ok() {
+                    return Ended::Left;
+                }
+                self.broken.insert(running.place, running.subscription.id);
+                return Ended::Broke(running.subscription);
+            }
+        }
+    }
+
+    /// Every worker leaves by itself once the stop is asked for, within its bounds; one that does not is cut off.
+    pub(super) async fn leave(mut self) {
+        let all_left = async { while self.workers.join_next().await.is_some() {} };
+        if timeout(CONSUMER_BUDGET, all_left).await.is_err() {
+            self.workers.shutdown().await;
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! One cycle: scan → sync → read → plan → apply → status rows.
+//!
+//! A step that fails leaves what it would have changed as it is: a failed read is never an empty set. What comes after it runs all
+//! the same, so that a folder that cannot be read does not keep a consumer from starting again.
+
+use std::collections::{BTreeSet, HashSet};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Flow;
+use super::step::{Ran, STEP_TIMEOUT, Step};
+use super::{counters, said};
+use crate::domain::declaration::FileProblemKind;
+use crate::domain::ids::DagId;
+use crate::domain::plan::{Wish, Withheld};
+use crate::domain::subscription::Subscription;
+use crate::domain::sync::{self, Row, Scanned};
+use crate::domain::trust::{self, Baseline, Judgement, Listing};
+use crate::ports::{Broker, Consumer, Dags, Declarations, Declared, Runs};
+use crate::store::sync::{SyncResult, ToWrite, Written};
+use crate::store::{Store, StoreError};
+use crate::telemetry::events;
+
+/// The steps of a cycle that may block.
+pub(super) struct Steps {
+    scan: Step<Result<Declared, String>>,
+    sync: Step<Result<Synced, StoreError>>,
+    read: Step<Result<Vec<Row>, StoreError>>,
+    pub(super) dags: Step<()>,
+}
+
+impl Steps {
+    pub(super) fn new() -> Self {
+        Self { scan: Step::new(), sync: Step::new(), read: Step::new(), dags: Step::new() }
+    }
+}
+
+/// What a sync wanted, and what the state file made of each change.
+pub(super) struct Synced {
+    plan: sync::Plan,
+    written: Vec<Written>,
+    superseded: bool,
+}
+
+/// What is remembered of scans.
+#[derive(Default)]
+pub(super) struct Believed {
+    /// `None` until it was read from the state file.
+    baseline: Option<Baseline>,
+    /// The number of the newest trusted scan: a sync of an older one that is still under way takes itself back.
+    newest: Arc<AtomicU64>,
+}
+
+impl<R, B, D> Flow<R, B, D>
+where
+    R: Runs + Dags + 'static,
+    B: Broker + 'static,
+    <B::Consumer as Consumer>::Settler: 'static,
+    D: Declarations + 'static,
+{
+    /// One pass. `timed`: of the interval, not of a wake: what is counted in cycles moves in these only.
+    pub(super) async fn cycle(&mut self, timed: bool) {
+        self.trouble = None;
+        if timed {
+            self.consumers.forgive();
+        }
+        self.phase_at.set("scan");
+        if let Some(listing) = self.scan().await {
+            self.phase_at.set("sync");
+            self.judge_and_sync(listing, timed).await;
+        }
+        self.phase_at.set("read subs");
+        if let Some(rows) = self.read().await {
+            self.wishes = rows.iter().filter_map(|row| wish(row, self.pace.can_start)).collect();
+        }
+        self.phase_at.set("reconcile");
+        self.apply().await;
+        if timed {
+            self.phase_at.set("dags");
+            self.read_dags().await;
+        }
+        self.phase_at.set("status");
+        self.status_rows(timed).await;
+    }
+
+    /// Reads what is declared; `None` where the step did not end.
+    async fn scan(&mut self) -> Option<Result<Declared, String>> {
+        let declarations = Rc::clone(&self.declarations);
+        let scanned = self.steps.scan.run(async move { declarations.lock().await.scan().await }).await;
+        let scanned = self.ran("scan", scanned)?;
+        if let Ok(declared) = &scanned {
+            self.findings.say_scan(declared);
+        }
+        Some(scanned)
+    }
+
+    async fn judge_and_sync(&mut self, scanned: Result<Declared, String>, timed: bool) {
+        let Some(baseline) = self.baseline().await else { return };
+        let listing = listing(&scanned);
+        let judgement = trust::judge(&baseline, &listing, timed);
+        if judgement.gave_in() {
+            said::say_judgement(&judgement);
+        }
+        match scanned {
+            Ok(declared) if judgement.trusted => {
+                self.findings.is_over(events::SCAN_DISTRUSTED);
+                let directories = match listing {
+                    Listing::Listed { unreadable_directories, .. } => unreadable_directories,
+                    Listing::Outage(_) => Vec::new(),
+                };
+                self.sync(declared, directories, judgement.baseline, timed).await;
+            }
+            Ok(_) | Err(_) => self.distrust(judgement, baseline, timed).await,
+        }
+    }
+
+    async fn distrust(&mut self, judgement: Judgement, before: Baseline, timed: bool) {
+        let line = judgement.to_string();
+        // A wake repeats what the timed cycle said.
+        if (timed || before.distrusted == 0) && self.findings.is_news(events::SCAN_DISTRUSTED, &line) {
+            said::say_judgement(&judgement);
+        }
+        self.trouble = Some(line);
+        if judgement.baseline != before {
+            let saved = self.context.store.save_baseline(judgement.baseline.clone(), self.now_ms()).await;
+            match saved {
+                Ok(()) => self.believed.baseline = Some(judgement.baseline),
+                Err(error) => self.sync_failed(&error.to_string()),
+            }
+        }
+    }
+
+    async fn baseline(&mut self) -> Option<Baseline> {
+        if self.believed.baseline.is_none() {
+            match self.context.store.load_baseline().await {
+                Ok(baseline) => self.believed.baseline = Some(baseline.unwrap_or_default()),
+                Err(error) => self.sync_failed(&error.to_string()),
+            }
+        }
+        self.believed.baseline.clone()
+    }
+
+    async fn sync(&mut self, declared: Declared, directories: Vec<String>, baseline: Baseline, timed: bool) {
+        let number = self.believed.newest.fetch_add(1, Ordering::SeqCst) + 1;
+        let newest = Arc::clone(&self.believed.newest);
+        let is_current = move || newest.load(Ordering::SeqCst) == number;
+        let (store, now_ms, active) = (self.context.store.clone(), self.now_ms(), self.active());
+        let scan = TrustedScan { declared, directories, baseline: baseline.clone(), active, timed };
+        let ran = self.steps.sync.run(carry_out(store, scan, is_current, now_ms)).await;
+        match self.ran("sync", ran) {
+            Some(Ok(synced)) if synced.superseded => {
+                self.counters.add(counters::SYNC_SUPERSEDED);
+                tracing::warn!(
+                    event = events::SYNC_SUPERSEDED,
+                    "RMQ Watcher: an earlier sync was taken back: a newer scan is believed"
+                );
+            }
+            Some(Ok(synced)) => {
+                self.believed.baseline = Some(baseline);
+                self.findings.is_over(events::SYNC_FAILED);
+                self.say(&synced);
+            }
+            Some(Err(error)) => self.sync_failed(&error.to_string()),
+            None => {}
+        }
+    }
+
+    fn say(&mut self, synced: &Synced) {
+        for (change, written) in synced.plan.changes.iter().zip(&synced.written) {
+            let is_news = match written {
+                Written::Refused(error) => {
+                    self.trouble = Some(error.clone());
+                    self.findings.is_news(events::SUBSCRIPTION_NOT_WRITTEN, &format!("{change:?} {error}"))
+                }
+                Written::Done | Written::Stale => true,
+            };
+            if is_news {
+                said::say_written(change, written);
+            }
+        }
+        self.findings.say_conflicts(&synced.plan.conflicts);
+    }
+
+    pub(super) fn sync_failed(&mut self, error: &str) {
+        self.trouble = Some(error.to_owned());
+        if self.findings.is_news(events::SYNC_FAILED, error) {
+            tracing::error!(event = events::SYNC_FAILED, "RMQ Watcher: subscriptions were not updated: {error}");
+        }
+    }
+
+    /// What is recorded; `None` where it could not be read, and then everything stays as it is.
+    async fn read(&mut self) -> Option<Vec<Row>> {
+        let store = self.context.store.clone();
+        let ran = self.steps.read.run(async move { store.read_subscriptions().await }).await;
+        match self.ran("read subs", ran)? {
+            Ok(rows) => Some(rows),
+            Err(error) => {
+                self.sync_failed(&error.to_string());
+                None
+            }
+        }
+    }
+
+    /// What a step brought. One that takes too long is said and counted.
+    pub(super) fn ran<T>(&mut self, name: &'static str, ran: Ran<T>) -> Option<T> {
+        let (counter, event, line) = match ran {
+            Ran::Done(value) => {
+                self.findings.is_over(events::CYCLE_STEP_TIMED_OUT);
+                self.findings.is_over(events::CYCLE_STEP_SKIPPED);
+                return Some(value);
+            }
+            Ran::TimedOut => (
+                counters::CYCLE_STEP_TIMED_OUT,
+                events::CYCLE_STEP_TIMED_OUT,
+                format!(
+                    "the step '{name}' takes longer than {} s; the cycle goes on without it",
+                    STEP_TIMEOUT.as_secs()
+                ),
+            ),
+            Ran::Skipped => (
+                counters::CYCLE_STEP_SKIPPED,
+                events::CYCLE_STEP_SKIPPED,
+                format!("the step '{name}' of an earlier cycle is still under way; it is not started again"),
+            ),
+        };
+        self.counters.add(counter);
+        self.trouble = Some(line.clone());
+        if self.findings.is_news(event, &line) {
+            tracing::error!(event, "RMQ Watcher: {line}");
+        }
+        None
+    }
+}
+
+/// A scan that is trusted, with what its sync needs.
+struct TrustedScan {
+    declared: Declared,
+    directories: Vec<String>,
+    baseline: Baseline,
+    active: Option<HashSet<DagId>>,
+    timed: bool,
+}
+
+async fn carry_out(
+    store: Store,
+    scan: TrustedScan,
+    is_current: impl Fn() -> bool + Send + 'static,
+    now_ms: i64,
+) -> Result<Synced, StoreError> {
+    let TrustedScan { declared, directories, baseline, active, timed } = scan;
+    let rows = store.read_subscriptions().await?;
+    let scanned = Scanned {
+        declarations: &declared.declarations,
+        refusals: &declared.refusals,
+        failing: &baseline.failing,
+        unreadable_directories: &directories,
+    };
+    let plan = sync::plan(&rows, scanned, active.as_ref(), timed);
+    let changes = plan.changes.iter().map(|change| change.act.clone()).collect();
+    let to_write = ToWrite { changes, refusals: plan.refusals.clone(), baseline };
+    Ok(match store.apply_sync(to_write, is_current, now_ms).await? {
+        SyncResult::Applied(written) => Synced { plan, written, superseded: false },
+        SyncResult::Superseded => Synced { plan, written: Vec::new(), superseded: true },
+    })
+}
+
+fn listing(scanned: &Result<Declared, String>) -> Listing {
+    let declared = match scanned {
+        Ok(declared) => declared,
+        Err(reason) => return Listing::Outage(reason.clone()),
+    };
+    let (directories, files): (Vec<_>, Vec<_>) =
+        declared.unreadable.iter().partition(|problem| problem.kind == FileProblemKind::DirectoryUnreadable);
+    Listing::Listed {
+        listed: declared.listed,
+        readable: declared.readable,
+        failing: files.into_iter().map(|problem| problem.file.clone()).collect::<BTreeSet<_>>(),
+        unreadable_directories: directories.into_iter().map(|problem| problem.file.clone()).collect(),
+    }
+}
+
+/// What is wanted of a recorded subscription; `None`: it is deleted.
+fn wish(row: &Row, can_start: bool) -> Option<Wish> {
+    if row.is_tombstone() {
+        return None;
+    }
+    let subscription = Subscription {
+        id: row.id,
+        dag_id: row.key.dag_id.clone(),
+        queue: row.key.queue.clone(),
+        conn_id: row.key.conn_id.clone(),
+        options: row.options.clone(),
+    };
+    let withheld = match (&row.invalid, row.options.not_handled()) {
+        (Some(sentence), _) => Some(Withheld::Invalid(sentence.clone())),
+        _ if !row.enabled => Some(Withheld::Disabled),
+        (None, Some(option)) => Some(Withheld::NotHandled(option)),
+        (None, None) => (!can_start).then_some(Withheld::NoCredentials),
+    };
+    Some(Wish { subscription, withheld })
+}
