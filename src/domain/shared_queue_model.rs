@@ -3,7 +3,7 @@
 //!
 //! Routing, settlement, parking, windows, breakers and the ledger's binding are the product's own; the broker and Airflow are
 //! modelled by what they guarantee. The pipeline around them is as thin here as can be: what it must do in which order is
-//! what ADR-0021 says it does.
+//! what ADR-0024 says it does.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
