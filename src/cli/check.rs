@@ -3,10 +3,9 @@
 //! Changes nothing anywhere: it logs in, looks queues up passively and asks for DAGs. Every failure is one sentence that
 //! names what, where and what to do.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
-use std::rc::Rc;
 
 use crate::airflow::connections::{AirflowCli, Connections};
 use crate::airflow::{AirflowClient, Blocked};
@@ -18,10 +17,9 @@ use crate::config::problem::Problems;
 use crate::config::sources::Sources;
 use crate::discovery::{Scan, Scanner};
 use crate::domain::declaration::Declaration;
-use crate::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
+use crate::domain::ids::{ConnId, DagId, QueueName};
 use crate::domain::outcome::{AccessAnswer, DagLookup, Dialect, FoundDag};
-use crate::domain::plan::{Action, Wish, Withheld, plan};
-use crate::domain::subscription::Subscription;
+use crate::domain::plan::Withheld;
 use crate::ports::Dags as _;
 use crate::store::open::{self, Looked};
 
@@ -109,12 +107,8 @@ impl Check<'_> {
         self.ok(&format!("{}: {files}, {found}", settings.dags.shown()))?;
         scan.unreadable.iter().try_for_each(|problem| self.fail(&problem.to_string()))?;
         scan.refusals.iter().try_for_each(|refusal| self.fail(&refusal.to_string()))?;
-        let wishes: Vec<Wish> =
-            (1..).zip(&scan.declarations).map(|(id, declaration)| as_wish(id, declaration)).collect();
-        for action in plan(&wishes, &HashMap::new()) {
-            if let Action::Withhold { id, why } = action
-                && let Some(declaration) = usize::try_from(id.0 - 1).ok().and_then(|at| scan.declarations.get(at))
-            {
+        for declaration in &scan.declarations {
+            if let Some(why) = declaration.options.not_handled().map(Withheld::NotHandled) {
                 let reason = why.sentence().unwrap_or_default();
                 let Declaration { dag_id, origin, .. } = declaration;
                 self.fail(&format!("{origin}: subscription of DAG '{dag_id}' would not run: {reason}"))?;
@@ -256,14 +250,6 @@ impl Check<'_> {
         }
         Ok(i32::from(self.failures > 0))
     }
-}
-
-/// As it would be wanted if all that is declared were recorded.
-fn as_wish(id: i64, declaration: &Declaration) -> Wish {
-    let Declaration { dag_id, queue, conn_id, options, .. } = declaration.clone();
-    let withheld = options.not_handled().map(Withheld::NotHandled);
-    let subscription = Subscription { id: SubscriptionId(id), dag_id, queue, conn_id, options };
-    Wish { subscription: Rc::new(subscription), withheld }
 }
 
 fn queues_by_connection(scan: &Scan) -> BTreeMap<ConnId, Vec<QueueName>> {

@@ -21,6 +21,8 @@ pub(super) enum Woken {
     Deadline,
     /// The watcher is stopping.
     Stopping,
+    /// The subscription went, and nothing was asked for.
+    Removed,
 }
 
 /// The pause after failure number `tries` (from 1), never shorter than Airflow's own wish.
