@@ -29,6 +29,8 @@ pub(super) struct Channel<S> {
 pub(super) struct Held<S> {
     pub(super) channel: Rc<Channel<S>>,
     tag: DeliveryTag,
+    /// The consumer's turn on the channel in which it arrived.
+    pub(super) turn: u32,
     pub(super) deadline: Instant,
 }
 
@@ -88,8 +90,13 @@ impl<S: Settler> Channel<S> {
 }
 
 impl<S: Settler> Held<S> {
-    pub(super) fn new(channel: Rc<Channel<S>>, tag: DeliveryTag, ack_deadline: Duration) -> Self {
-        Self { channel, tag, deadline: Instant::now() + ack_deadline }
+    pub(super) fn new(channel: Rc<Channel<S>>, tag: DeliveryTag, turn: u32, ack_deadline: Duration) -> Self {
+        Self { channel, tag, turn, deadline: Instant::now() + ack_deadline }
+    }
+
+    /// Its tag, for books that are kept of its channel.
+    pub(super) fn tag(&self) -> DeliveryTag {
+        self.tag
     }
 
     /// Whether its channel lives.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use super::channel::Held;
@@ -17,14 +17,20 @@ use super::hold::{Woken, pause, wait};
 use super::ledgered::{self, Ledgered};
 use super::matched::{InHand, Matched};
 use super::member::Members;
+use super::parking::Parking;
+use super::sight::Sight;
 use super::signals::Order;
 use crate::domain::envelope::Envelope;
 use crate::domain::ids::SubscriptionId;
 use crate::domain::ledger::{Binding, Outcome};
-use crate::domain::routing::{NoMatch, Verdict};
+use crate::domain::miss_series::Seen;
+use crate::domain::park::Why;
+use crate::domain::payload::message_head;
+use crate::domain::routing::{NoMatch, ReturnedFor, Verdict};
 use crate::domain::settlement::{Match, SUBSCRIPTION_REMOVED, Settlement, settle};
 use crate::domain::shutdown::Phase;
 use crate::domain::table::Table;
+use crate::domain::window::{Place, excess, place};
 use crate::ports::{Dags, Runs, Settler, Verb};
 use crate::store::StoreError;
 use crate::store::ledger::{Candidate, RowId};
@@ -36,21 +42,21 @@ pub(super) struct Desk<R, S> {
     pub(super) flights: Flights<S>,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) orders: watch::Receiver<Order>,
-    /// A target takes runs again.
-    pub(super) recovered: Notify,
+    pub(super) sight: Sight,
 }
 
 /// The rows of a delivery, once there are any: for whoever has to clean up after a panic.
 pub(super) type Noted = Rc<RefCell<Vec<RowId>>>;
 
-/// Sees one delivery through to its end: settled, given back, or left to the end of its channel.
+/// Sees one delivery through to its end: settled, given back, or left to the end of its channel. What is returned is to be
+/// parked.
 pub(super) async fn handle<R: Runs + Dags, S: Settler>(
     desk: Rc<Desk<R, S>>,
     table: Table,
     envelope: Envelope,
     held: Held<S>,
     noted: Noted,
-) {
+) -> Option<(Held<S>, Parking)> {
     let hand = InHand::new(envelope, Seat::new(held));
     let (phase, aboard) = (desk.phase.clone(), Aboard { desk: Rc::clone(&desk), seat: Rc::clone(&hand.seat) });
     let mut delivery = Delivery {
@@ -60,11 +66,13 @@ pub(super) async fn handle<R: Runs + Dags, S: Settler>(
         noted,
         matches: Vec::new(),
         no_match: None,
+        error: None,
         again: Cell::default(),
         phase,
         aboard,
     };
-    delivery.see_through().await;
+    let parking = delivery.see_through().await?;
+    Some((delivery.hand.seat.take().filter(Held::can_be_settled)?, parking))
 }
 
 /// Rows under way. They land by drop at the latest, so that no way out forgets them.
@@ -87,6 +95,8 @@ struct Delivery<R: Runs + Dags, S: Settler> {
     noted: Noted,
     matches: Vec<Matched<R, S>>,
     no_match: Option<NoMatch>,
+    /// What a filter failed with on it.
+    error: Option<String>,
     /// Its rows were released, to be judged anew.
     again: Cell<bool>,
     phase: watch::Receiver<Phase>,
@@ -98,11 +108,18 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         self.desk.context.now_ms()
     }
 
-    async fn see_through(&mut self) {
+    async fn see_through(&mut self) -> Option<Parking> {
         self.desk.context.at(Arrow::Received);
-        while let Some(Judging::Anew) = self.judge_and_drive().await {
-            self.again.set(true);
-            self.table = self.desk.orders.borrow().table.clone();
+        self.desk.sight.learn(&self.hand.envelope);
+        loop {
+            match self.judge_and_drive().await? {
+                Judging::Done => return None,
+                Judging::Park(parking) => return Some(parking),
+                Judging::Anew => {
+                    self.again.set(true);
+                    self.table = self.desk.orders.borrow().table.clone();
+                }
+            }
         }
     }
 
@@ -110,7 +127,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         self.record_intent().await?;
         match self.hand_in().await? {
             Judging::Anew => return self.release_rows().await.ok().map(|()| Judging::Anew),
-            Judging::Done => {}
+            Judging::Done | Judging::Park(_) => {}
         }
         self.desk.context.at(Arrow::Recorded);
         match self.drive().await {
@@ -119,8 +136,34 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 self.give_back().await;
                 None
             }
+            Err(Woken::Crowded) => Some(Judging::Park(self.crowded())),
             Err(Woken::Due | Woken::Lost | Woken::Stopping | Woken::Removed) => None,
         }
+    }
+
+    fn bytes(&self) -> u64 {
+        u64::try_from(self.hand.envelope.body.len()).unwrap_or(u64::MAX)
+    }
+
+    /// How long it may stay with us.
+    fn time_left(&self) -> Duration {
+        let left = self.hand.seat.with(|held| held.deadline.saturating_duration_since(Instant::now()));
+        left.unwrap_or_default()
+    }
+
+    /// Parked behind the share of blocked subscriptions, to the ack deadline or until one of them takes runs again.
+    fn crowded(&self) -> Parking {
+        let rows = self.noted.borrow().clone();
+        Parking { why: Why::Blocked, bytes: self.bytes(), pause: self.time_left(), stays: true, rows }
+    }
+
+    /// Parked because it starts nothing.
+    fn unmatched(&self, reason: ReturnedFor) -> Parking {
+        let Self { desk, hand, .. } = self;
+        let ack_deadline = desk.context.limits.ack_deadline;
+        let (pause, stays) = desk.sight.pause(&hand.envelope, &hand.key, ack_deadline);
+        let (pause, rows) = (pause.min(self.time_left()), Vec::new());
+        Parking { why: Why::NoMatch(reason), bytes: self.bytes(), pause, stays, rows }
     }
 
     /// Writes the rows before anything is asked of a target. `None`: the delivery ended.
@@ -152,6 +195,12 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
             }
         };
         self.no_match = bound.no_match;
+        if !self.again.get() {
+            let (matched, dropped) = (!bound.matches.is_empty(), bound.no_match == Some(NoMatch::Drop));
+            let error = verdicts.error.as_deref();
+            self.desk.sight.note(&self.hand.envelope.queue, Seen { matched, dropped, error });
+        }
+        self.error = verdicts.error;
         let is_alone = bound.matches.len() == 1;
         self.noted.replace(bound.matches.iter().filter_map(|one| one.row).collect());
         let of = |ledgered: Ledgered| {
@@ -203,6 +252,9 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                     return Ok(Judging::Done);
                 }
                 Settlement::DeadLetter { drop } => {
+                    if self.matches.is_empty() {
+                        return self.dead_letter_unread().await.map(|()| Judging::Done);
+                    }
                     self.finish(Verb::DeadLetter, &drop).await?;
                     return Ok(Judging::Done);
                 }
@@ -210,23 +262,73 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                     self.release_rows().await?;
                     return Ok(Judging::Anew);
                 }
-                Settlement::Park(_) => {
-                    self.pause(u32::MAX, Some(Duration::from_secs(1))).await?;
-                    return Err(Woken::Deadline);
-                }
+                Settlement::Park(NoMatch::Return(reason)) => return Ok(Judging::Park(self.unmatched(reason))),
+                // Neither is given back.
+                Settlement::Park(NoMatch::Drop | NoMatch::DeadLetter) => return Ok(Judging::Done),
             }
         }
     }
 
     /// Drives the open matches beside one another until each has ended. An error is what ended the delivery for some.
     async fn run_matches(&mut self) -> Result<(), Woken> {
-        let open = self.matches.iter_mut().filter(|one| !one.is_done());
+        let Self { desk, hand, matches, .. } = self;
+        let open = matches.iter_mut().filter(|one| !one.is_done());
         let mut under_way: FuturesUnordered<_> = open.map(Matched::run).collect();
-        let mut ended = Ok(());
-        while let Some(ran) = under_way.next().await {
-            ended = ended.and(ran);
+        let (mut ended, mut kept, mut orders) = (Ok(()), None, desk.orders.clone());
+        loop {
+            tokio::select! {
+                biased;
+                ran = under_way.next() => match ran {
+                    Some(ran) => ended = ended.and(ran),
+                    None => return ended,
+                },
+                () = hand.changed.notified() => {}
+                Ok(()) = orders.changed() => {}
+            }
+            if under_way.is_empty() || hand.blocked() < under_way.len() {
+                kept = None;
+                continue;
+            }
+            // Half a window of one is nothing, and nobody would be there to try the target again.
+            let window = desk.context.limits.prefetch.max(2);
+            let (members, facts) = (desk.orders.borrow().table.taking_part().count(), desk.sight.facts());
+            let is_crowded = match kept {
+                Some(_) => excess(window, members, desk.sight.kept(), &facts) > 0,
+                None => place(window, members, desk.sight.kept(), &facts) == Place::Park,
+            };
+            if is_crowded {
+                return ended.and(Err(Woken::Crowded));
+            }
+            kept.get_or_insert_with(|| desk.sight.keep());
         }
-        ended
+    }
+
+    /// Dead-letters a message that no filter could read. It is kept first, for want of a dead-letter exchange.
+    async fn dead_letter_unread(&mut self) -> Result<(), Woken> {
+        let reason = self.error.clone().unwrap_or_default();
+        let (envelope, key) = (&self.hand.envelope, &self.hand.key);
+        let (delivery, message) = (
+            ledgered::delivery(envelope, key, self.again.get()),
+            (message_head(envelope).to_string(), envelope.body.clone()),
+        );
+        let mut tries = 0;
+        let row = loop {
+            let (delivery, message, now_ms) = (delivery.clone(), message.clone(), self.now_ms());
+            match self.desk.context.store.keep_unread(delivery, reason.clone(), message, now_ms).await {
+                Ok(row) => break row,
+                Err(error) => {
+                    tries += 1;
+                    self.store_refused(&error, tries).await?;
+                }
+            }
+        };
+        let now_ms = self.now_ms();
+        self.desk.members.all().iter().for_each(|member| member.report.unreadable(&reason, now_ms));
+        let held = self.hand.seat.take().filter(Held::can_be_settled).ok_or(Woken::Lost)?;
+        self.desk.context.store.send_verb(vec![(row, Outcome::Dlq, String::new())], now_ms).await;
+        held.settle(Verb::DeadLetter, vec![row]).await;
+        self.desk.context.at(Arrow::VerbSent);
+        Ok(())
     }
 
     /// Records the outcomes, then tells the broker.
@@ -316,7 +418,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         let due = Instant::now() + pause(tries, at_least, self.desk.context.seed());
         match wait(&self.hand.seat, due, &mut self.phase).await {
             Woken::Due => Ok(()),
-            ended @ (Woken::Lost | Woken::Deadline | Woken::Stopping | Woken::Removed) => Err(ended),
+            ended @ (Woken::Lost | Woken::Deadline | Woken::Stopping | Woken::Removed | Woken::Crowded) => Err(ended),
         }
     }
 }
@@ -325,6 +427,8 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
 enum Judging {
     /// Its rows were released: it is judged by the rows of now.
     Anew,
+    /// It is parked.
+    Park(Parking),
     /// Nothing.
     Done,
 }

@@ -23,6 +23,8 @@ pub(super) enum Woken {
     Stopping,
     /// The subscription went, and nothing was asked for.
     Removed,
+    /// Its open matches are all blocked, and blocked deliveries have their share of the window.
+    Crowded,
 }
 
 /// The pause after failure number `tries` (from 1), never shorter than Airflow's own wish.

@@ -41,15 +41,7 @@ pub(super) async fn bind(
     if let (Routed::NoMatch(no_match), false) = (&routed, envelope.redelivered || again) {
         return Ok(Bound { matches: Vec::new(), no_match: Some(*no_match) });
     }
-    let delivery = NewDelivery {
-        conn_id: envelope.conn_id.clone(),
-        queue: envelope.queue.clone(),
-        key: key.clone(),
-        content: content_digest(envelope),
-        redelivered: envelope.redelivered,
-        again,
-        epoch: envelope.epoch,
-    };
+    let delivery = delivery(envelope, key, again);
     match (store.bind(delivery, candidates, now_ms).await, routed) {
         (Ok(bound), _) => {
             Ok(Bound { matches: bound.matches.into_iter().map(Ledgered::from).collect(), no_match: bound.no_match })
@@ -65,6 +57,19 @@ pub(super) async fn bind(
             Ok(Bound { matches: started.into_iter().map(unrecorded).collect(), no_match: None })
         }
         (Err(error), _) => Err(error),
+    }
+}
+
+/// A delivery as the state file takes it.
+pub(super) fn delivery(envelope: &Envelope, key: &DeliveryKey, again: bool) -> NewDelivery {
+    NewDelivery {
+        conn_id: envelope.conn_id.clone(),
+        queue: envelope.queue.clone(),
+        key: key.clone(),
+        content: content_digest(envelope),
+        redelivered: envelope.redelivered,
+        again,
+        epoch: envelope.epoch,
     }
 }
 

@@ -372,7 +372,7 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
             Outcome::Dlq => report.refused(run_id, reason, self.now_ms()),
         }
         if report.passed(&self.desk.context, outcome).await {
-            self.desk.recovered.notify_one();
+            self.desk.members.recovered.notify_one();
         }
     }
 

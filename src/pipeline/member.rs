@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use futures_util::future::select_all;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::context::Context;
 use super::dags::Waiting;
@@ -34,7 +34,12 @@ impl Member {
 
     /// Looks at the gate, says what changed, and has Airflow asked for the DAG while it is waited for. `tag`: of the consumer,
     /// where there is one.
-    async fn tend<R>(&self, context: &Context<R>, route: &Route, tag: Option<&ConsumerTag>) -> Gate {
+    async fn tend<R>(
+        &self,
+        context: &Context<R>,
+        route: &Route,
+        (tag, recovered): (Option<&ConsumerTag>, &Notify),
+    ) -> Gate {
         let (subscription, view) = (&route.subscription, self.dag.borrow_mut().borrow_and_update().clone());
         let gate = gate(&subscription.options, &view);
         let drops = subscription.options.on_missing == OnMissing::Ack;
@@ -45,7 +50,11 @@ impl Member {
             self.waiting.replace(Some((drops, waiting)));
         }
         match gate {
-            Gate::Open => self.report.gate_opened(context, tag).await,
+            Gate::Open => {
+                if self.report.gate_opened(context, tag).await {
+                    recovered.notify_one();
+                }
+            }
             Gate::Closed(closed) => {
                 self.report.gate_closed(context, closed, closed.sentence(&subscription.dag_id, &view)).await;
             }
@@ -58,11 +67,13 @@ impl Member {
 pub(super) struct Members {
     orders: watch::Receiver<Order>,
     all: RefCell<BTreeMap<SubscriptionId, Rc<Member>>>,
+    /// One of them takes runs again.
+    pub(super) recovered: Notify,
 }
 
 impl Members {
     pub(super) fn new(orders: watch::Receiver<Order>) -> Self {
-        Self { orders, all: RefCell::default() }
+        Self { orders, all: RefCell::default(), recovered: Notify::new() }
     }
 
     /// Takes in who takes part now.
@@ -81,7 +92,7 @@ impl Members {
         let mut open = 0;
         for route in table.taking_part() {
             if let Some(member) = self.get(route.subscription.id)
-                && member.tend(context, route, tag).await == Gate::Open
+                && member.tend(context, route, (tag, &self.recovered)).await == Gate::Open
             {
                 open += 1;
             }

@@ -20,7 +20,9 @@ mod hold;
 mod ledgered;
 mod matched;
 mod member;
+mod parking;
 mod report;
+mod sight;
 mod signals;
 mod worker;
 

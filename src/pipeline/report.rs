@@ -15,7 +15,7 @@ use crate::domain::ids::{ConsumerTag, RunId};
 use crate::domain::ledger::Outcome;
 use crate::domain::line_budget::LineBudget;
 use crate::domain::settlement::SUBSCRIPTION_REMOVED;
-use crate::domain::status::{Attachment, ConnectionStatus, subscription_status};
+use crate::domain::status::{Attachment, ConnectionStatus, SubscriptionStatus, subscription_status};
 use crate::domain::subscription::Subscription;
 use crate::store::StoreError;
 use crate::telemetry::events;
@@ -32,6 +32,10 @@ pub(super) struct Report {
     closed: RefCell<Option<(Closed, Option<String>)>>,
     closed_said: Cell<bool>,
     said: RefCell<VecDeque<String>>,
+    /// What the row says is wrong.
+    error: RefCell<Option<String>>,
+    /// Foreign messages that stand in the way.
+    unmatched: Cell<Option<usize>>,
     /// Deliveries that are held now.
     held: Rc<Cell<u32>>,
     starts: Cell<LineBudget>,
@@ -69,6 +73,8 @@ impl Report {
             closed: RefCell::default(),
             closed_said: Cell::default(),
             said: RefCell::default(),
+            error: RefCell::default(),
+            unmatched: Cell::default(),
             held: Rc::default(),
             starts: Cell::default(),
             lines: Cell::default(),
@@ -97,9 +103,11 @@ impl Report {
         self.write(context, attachment, None).await;
     }
 
-    /// The gate is open. `tag`: of the consumer, where there is one; it serves this subscription too from now on.
-    pub(super) async fn gate_opened<R>(&self, context: &Context<R>, tag: Option<&ConsumerTag>) {
-        if self.closed.take().is_some() && self.closed_said.replace(false) {
+    /// The gate is open. `tag`: of the consumer, where there is one; it serves this subscription too from now on. Returns
+    /// whether it was closed.
+    pub(super) async fn gate_opened<R>(&self, context: &Context<R>, tag: Option<&ConsumerTag>) -> bool {
+        let was_closed = self.closed.take().is_some();
+        if was_closed && self.closed_said.replace(false) {
             let Subscription { dag_id, queue, .. } = &*self.subscription;
             tracing::info!(
                 event = events::GATE_OPENED,
@@ -109,6 +117,37 @@ impl Report {
         if let (Some(tag), true) = (tag, self.attachment.get() != Attachment::Listening) {
             self.attached(context, tag).await;
         }
+        was_closed
+    }
+
+    /// The consumer goes on under another tag.
+    pub(super) async fn retagged<R>(&self, context: &Context<R>, tag: &ConsumerTag) {
+        if self.tag.borrow().is_some() {
+            self.tag.replace(Some(tag.clone()));
+            let error = self.error.borrow().clone();
+            self.write(context, self.attachment.get(), error).await;
+        }
+    }
+
+    /// So many foreign messages stand in the way, where no more can be parked.
+    pub(super) async fn blocked_by_unmatched<R>(&self, context: &Context<R>, unmatched: Option<usize>) {
+        if self.unmatched.replace(unmatched) != unmatched {
+            let error = self.error.borrow().clone();
+            self.write(context, self.attachment.get(), error).await;
+        }
+    }
+
+    /// A message that no filter could read was dead-lettered.
+    pub(super) fn unreadable(&self, reason: &str, now_ms: i64) {
+        if !self.admits(now_ms) {
+            return;
+        }
+        let Subscription { dag_id, queue, .. } = &*self.subscription;
+        tracing::warn!(
+            event = events::MESSAGE_REFUSED,
+            "RMQ Watcher: the filter of DAG '{dag_id}' cannot read a message: {reason}; it was kept whole in the state file and \
+             dead-lettered from queue '{queue}' (on_unreadable)"
+        );
     }
 
     /// Consuming was stopped on purpose; the channel stands.
@@ -365,8 +404,17 @@ impl Report {
         }
         let waits = matches!(attachment, Attachment::WaitingForDag | Attachment::PausedDag);
         let closed = self.closed.borrow().as_ref().filter(|_| waits).and_then(|(_, sentence)| sentence.clone());
+        self.error.replace(error.clone());
         let error = closed.or(error);
-        let status = subscription_status(attachment, self.trouble.get());
+        let (status, error) = match (subscription_status(attachment, self.trouble.get()), self.unmatched.get()) {
+            (SubscriptionStatus::Listening, Some(unmatched)) => {
+                let text = format!(
+                    "blocked_by_unmatched ({unmatched}): no more messages that no filter accepts can be parked"
+                );
+                (SubscriptionStatus::Error, Some(text))
+            }
+            (status, _) => (status, error),
+        };
         let (id, tag, now_ms) = (self.subscription.id, self.tag.borrow().clone(), context.now_ms());
         context.store.set_subscription_status(id, status, error, tag, now_ms).await;
     }

@@ -4,22 +4,26 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::channel::{Channel, Held};
 use super::context::Context;
 use super::delivery::{Desk, Noted, handle};
 use super::flights::Flights;
 use super::member::Members;
+use super::parking::{Out, Parking, ParkingLot};
+use super::sight::Sight;
 use super::signals::{Order, Signals};
 use crate::domain::envelope::Envelope;
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
-use crate::domain::ids::{ConsumerTag, SubscriptionId};
+use crate::domain::ids::{ConsumerTag, DeliveryTag, SubscriptionId};
+use crate::domain::park::{Why, should_roll};
 use crate::domain::plan::Place;
 use crate::domain::retry;
 use crate::domain::shutdown::Phase;
+use crate::domain::window::may_roll;
 use crate::ports::{AttachOrder, Broker, Consumer, Dags, Runs, Verb};
 
 /// How long a stop waits for answers that are under way.
@@ -31,6 +35,9 @@ const BROKER_ON_STOP: Duration = Duration::from_secs(1);
 /// After so long whatever an earlier channel held has come back: three heartbeats of the default, doubled. See
 /// [`crate::store::Store::close_older`].
 const ALL_RETURNED_AFTER: Duration = Duration::from_secs(180);
+
+/// How long parked deliveries stay that could not be given back for want of the state file.
+const STORE_AGAIN: Duration = Duration::from_secs(5);
 
 /// An attachment that lasted so long was a good one: the next failure counts as the first.
 const STEADY_AFTER: Duration = Duration::from_secs(60);
@@ -52,9 +59,11 @@ pub async fn run<R: Runs + Dags + 'static, B: Broker + 'static>(
     let signals = Signals::new(phase, orders.clone());
     let (leaving, left) = watch::channel(Phase::Running);
     let (members, flights) = (Members::new(orders.clone()), Flights::new());
-    let desk = Rc::new(Desk { context, members, flights, phase: left, orders, recovered: Notify::new() });
+    let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight: Sight::default() });
     let (tasks, held) = (JoinSet::new(), HashMap::new());
-    Worker { desk, broker, place, signals, leaving, tag: None, tasks, held, failures: 0 }.run().await;
+    Worker { desk, broker, place, signals, leaving, tag: None, lot: None, unblocking: None, tasks, held, failures: 0 }
+        .run()
+        .await;
 }
 
 struct Worker<R: Runs + Dags, B: Broker> {
@@ -67,7 +76,11 @@ struct Worker<R: Runs + Dags, B: Broker> {
     /// Of the consumer, while it consumes.
     tag: Option<ConsumerTag>,
     /// One task for each delivery, and one for each channel that confirms what was settled.
-    tasks: JoinSet<()>,
+    tasks: JoinSet<Option<(Held<SettlerOf<B>>, Parking)>>,
+    /// What is parked on the channel that lives.
+    lot: Option<(Rc<Channel<SettlerOf<B>>>, ParkingLot<SettlerOf<B>>)>,
+    /// Those parked for blocked subscriptions up to this one go back as the window takes them: one takes runs again.
+    unblocking: Option<DeliveryTag>,
     /// What a task must give back if it panics.
     held: HashMap<Id, (Held<SettlerOf<B>>, Noted)>,
     /// Failed attaches in a row.
@@ -149,6 +162,8 @@ where
         tag: ConsumerTag,
     ) -> Ended {
         self.consumes_as(tag).await;
+        (self.lot, self.unblocking) = (Some((Rc::clone(&channel), ParkingLot::new(channel.epoch))), None);
+        let mut table = self.signals.table();
         let since = Instant::now();
         self.confirm_on(&channel);
         let mut older_are_open = true;
@@ -157,11 +172,28 @@ where
                 Ok(()) => {}
                 Err(ended) => break ended,
             }
+            if self.signals.table() != table {
+                table = self.signals.table();
+                let out = self.lot.as_mut().map(|(_, lot)| lot.take_for_new_rows());
+                self.give_back(out.unwrap_or_default()).await;
+            }
+            match self.tend_parking(&mut consumer, &channel).await {
+                Ok(()) => {}
+                Err(ended) => break ended,
+            }
+            let due = self.lot.as_ref().and_then(|(_, lot)| lot.next_due());
             tokio::select! {
                 biased;
                 () = self.signals.changed() => {}
                 () = self.desk.members.changed() => {}
                 Some(done) = self.tasks.join_next_with_id() => self.reap(done).await,
+                () = self.desk.members.recovered.notified() => {
+                    self.unblocking = self.lot.as_ref().and_then(|(_, lot)| lot.last_blocked());
+                }
+                () = sleep_until(due.unwrap_or(since)), if due.is_some() => {
+                    let out = self.lot.as_mut().map(|(_, lot)| lot.take_due());
+                    self.give_back(out.unwrap_or_default()).await;
+                }
                 received = consumer.next() => match received {
                     Ok(envelope) => {
                         if older_are_open && !envelope.redelivered && since.elapsed() >= ALL_RETURNED_AFTER {
@@ -174,6 +206,7 @@ where
                 },
             }
         };
+        self.lot = None;
         match ended {
             Ended::Leaving => self.stop(consumer, &channel).await,
             Ended::Idle => {
@@ -222,9 +255,9 @@ where
                     member.report.paused(&self.desk.context).await;
                 }
                 on_their_way.into_iter().for_each(|envelope| self.take(envelope, channel));
-                if self.held.is_empty() { Err(Ended::Idle) } else { Ok(()) }
+                if self.holds_nothing() { Err(Ended::Idle) } else { Ok(()) }
             }
-            (false, false) if self.held.is_empty() => Err(Ended::Idle),
+            (false, false) if self.holds_nothing() => Err(Ended::Idle),
             // What was held before does not count in the new window: together they are never more than two.
             (true, false) if self.held.len() <= usize::from(self.desk.context.limits.prefetch) => {
                 let tag = new_tag(&self.desk);
@@ -241,9 +274,91 @@ where
         }
     }
 
+    fn holds_nothing(&self) -> bool {
+        self.held.is_empty() && self.lot.as_ref().is_none_or(|(_, lot)| lot.is_empty())
+    }
+
+    /// Lets what is unblocked go, and rolls the consumer where parked ones fill its window.
+    async fn tend_parking(
+        &mut self,
+        consumer: &mut B::Consumer,
+        channel: &Rc<Channel<SettlerOf<B>>>,
+    ) -> Result<(), Ended> {
+        let window = self.desk.context.limits.prefetch;
+        let Some((_, lot)) = &mut self.lot else { return Ok(()) };
+        let held = self.held.len() + lot.over_full();
+        if let Some(last) = self.unblocking {
+            let room = usize::from(window).saturating_sub(held);
+            let out = lot.take_unblocked(last, room);
+            if room > 0 && out.is_empty() {
+                self.unblocking = None;
+            }
+            self.give_back(out).await;
+        }
+        let Some((_, lot)) = &mut self.lot else { return Ok(()) };
+        let unmatched = lot.blocked_by_unmatched();
+        let rolls = should_roll(window, lot.in_turn(), held, may_roll(&self.desk.sight.facts()));
+        for member in self.desk.members.all() {
+            member.report.blocked_by_unmatched(&self.desk.context, unmatched).await;
+        }
+        if !rolls || self.tag.is_none() {
+            return Ok(());
+        }
+        self.roll(consumer, channel).await
+    }
+
+    /// Cancels and consumes again on the same channel: what is parked does not count against the new consumer's window.
+    async fn roll(&mut self, consumer: &mut B::Consumer, channel: &Rc<Channel<SettlerOf<B>>>) -> Result<(), Ended> {
+        let on_their_way = tokio::select! {
+            biased;
+            () = self.signals.left() => return Err(Ended::Leaving),
+            on_their_way = consumer.pause() => on_their_way,
+        };
+        on_their_way.into_iter().for_each(|envelope| self.take(envelope, channel));
+        let tag = new_tag(&self.desk);
+        let resumed = tokio::select! {
+            biased;
+            () = self.signals.left() => return Err(Ended::Leaving),
+            resumed = consumer.resume(tag.clone()) => resumed,
+        };
+        resumed.map_err(Ended::Lost)?;
+        if let Some((_, lot)) = &mut self.lot {
+            lot.rolled();
+        }
+        for member in self.desk.members.all() {
+            member.report.retagged(&self.desk.context, &tag).await;
+        }
+        self.tag = Some(tag);
+        Ok(())
+    }
+
+    /// Gives parked deliveries back, all their rows released before.
+    async fn give_back(&mut self, out: Vec<Out<SettlerOf<B>>>) {
+        let rows: Vec<_> = out.iter().flat_map(|one| one.rows.clone()).collect();
+        let context = Rc::clone(&self.desk.context);
+        if !rows.is_empty()
+            && let Err(error) = context.store.release(rows, context.now_ms()).await
+        {
+            for member in self.desk.members.all() {
+                drop(member.report.store_refused(&context, &error).await);
+            }
+            // Given back without that record they would get new rows: they stay parked a little longer.
+            if let Some((_, lot)) = &mut self.lot {
+                for Out { held, rows } in out {
+                    lot.park(held, Parking { why: Why::Blocked, bytes: 0, pause: STORE_AGAIN, stays: true, rows });
+                }
+            }
+            return;
+        }
+        for one in out {
+            one.held.settle(Verb::GiveBackUntried, Vec::new()).await;
+        }
+    }
+
     fn take(&mut self, envelope: Envelope, channel: &Rc<Channel<SettlerOf<B>>>) {
         let deadline = self.desk.context.limits.ack_deadline;
-        let hold = || Held::new(Rc::clone(channel), envelope.tag, deadline);
+        let turn = self.lot.as_ref().map_or(0, |(_, lot)| lot.turn());
+        let hold = || Held::new(Rc::clone(channel), envelope.tag, turn, deadline);
         let (held, spare, noted) = (hold(), hold(), Noted::default());
         let table = self.signals.table();
         let task = self.tasks.spawn_local(handle(Rc::clone(&self.desk), table, envelope, held, Rc::clone(&noted)));
@@ -257,15 +372,21 @@ where
                 () = channel.ended() => {}
                 () = channel.confirm(&desk.context, &desk.members) => {}
             }
+            None
         });
     }
 
     /// A panic in one delivery gives that one back and stops nothing else.
-    async fn reap(&mut self, done: Result<(Id, ()), JoinError>) {
-        let (id, panicked) = match &done {
-            Ok((id, ())) => (*id, false),
-            Err(error) => (error.id(), error.is_panic()),
+    async fn reap(&mut self, done: Result<(Id, Option<(Held<SettlerOf<B>>, Parking)>), JoinError>) {
+        let (id, panicked, parking) = match done {
+            Ok((id, parking)) => (id, false, parking),
+            Err(error) => (error.id(), error.is_panic(), None),
         };
+        if let (Some((held, parking)), Some((channel, lot))) = (parking, &mut self.lot)
+            && Rc::ptr_eq(&held.channel, channel)
+        {
+            lot.park(held, parking);
+        }
         if let Some((held, noted)) = self.held.remove(&id)
             && panicked
         {

@@ -17,6 +17,9 @@ use crate::domain::settlement::{self, Match, Progress};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowId(pub i64);
 
+/// The target of a message that is for nobody.
+const UNMATCHED: &str = "unmatched";
+
 /// A delivery as the ledger sees it.
 #[derive(Clone, Debug)]
 pub struct NewDelivery {
@@ -129,6 +132,39 @@ impl Store {
             let sql = "UPDATE ledger SET state = 'dlq', outcome = 'dlq', reason = ?2, kept_body = ?3, kept_head = ?4, \
                        updated_at_ms = max(?5, updated_at_ms + 1) WHERE id = ?1";
             connection.prepare_cached(sql)?.execute(params![row.0, reason, body.as_ref(), head, now_ms]).map(drop)
+        })
+        .await
+    }
+
+    /// Keeps a message that no subscription can read and that is about to be rejected, in a row of its own.
+    ///
+    /// # Errors
+    /// Nothing was kept: do not reject.
+    pub async fn keep_unread(
+        &self,
+        delivery: NewDelivery,
+        reason: String,
+        (head, body): (String, Bytes),
+        now_ms: i64,
+    ) -> Result<RowId, StoreError> {
+        self.call("to keep an unreadable message", move |connection| {
+            let d = &delivery;
+            let open = open_rows(connection, d, UNMATCHED)?;
+            let row = match open.iter().find(|(_, row)| row.epoch < d.epoch && row.state != State::Settled) {
+                Some((row, _)) => {
+                    resume(connection, *row, None, d.epoch, now_ms)?;
+                    *row
+                }
+                None => {
+                    let n = seen(connection, d, UNMATCHED)?.highest + 1;
+                    let run_id = run_id(&d.queue, &d.key, n);
+                    insert(connection, d, (UNMATCHED, n), state_code(State::Received, None), &run_id, now_ms)?
+                }
+            };
+            let sql = "UPDATE ledger SET state = 'dlq', outcome = 'dlq', reason = ?2, run_id = NULL, kept_body = ?3, kept_head = ?4, \
+                       updated_at_ms = max(?5, updated_at_ms + 1) WHERE id = ?1";
+            connection.prepare_cached(sql)?.execute(params![row.0, reason, body.as_ref(), head, now_ms])?;
+            Ok(row)
         })
         .await
     }

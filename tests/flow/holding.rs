@@ -55,7 +55,8 @@ fn pauses_grow_to_a_minute_and_airflows_own_wish_counts() {
         // 1 + 2 + 4 + 8 + 16 + 32 + 60 + 60, each within 20 %.
         assert!((Duration::from_secs(146)..Duration::from_secs(221)).contains(&eight), "{eight:?}");
         world.until_drained().await;
-        assert!(start.elapsed() - eight >= Duration::from_secs(300));
+        // The ninth request is noticed up to a hundredth of the time later.
+        assert!(start.elapsed() - eight >= Duration::from_secs(295));
     });
 }
 
@@ -143,7 +144,8 @@ fn answers_that_are_lost_again_and_again_are_waited_out_and_the_deadline_holds()
         world.broker.publish(None, "x");
         world.until("told", |w| w.status() == "error: 502 of a gateway").await;
         world.until("given back", |w| w.broker.verbs() == [(None, Verb::GiveBackTried)]).await;
-        assert!(world.airflow.triggers().len() <= 12, "{} requests in 300 s", world.airflow.triggers().len());
+        // Each pause may be a fifth shorter than its nominal length.
+        assert!(world.airflow.triggers().len() <= 13, "{} requests in 300 s", world.airflow.triggers().len());
     });
 }
 
