@@ -219,7 +219,7 @@ mod tests {
     }
 
     fn route(subscription: Subscription, standing: Standing) -> Rc<Route> {
-        Rc::new(Route::new(Rc::new(subscription), standing).unwrap())
+        Rc::new(Route::new(Rc::new(subscription), standing).expect("no filter is a filter"))
     }
 
     fn wish(id: i64, dag: &str, queue: &str) -> Wish {
@@ -273,8 +273,8 @@ mod tests {
         changed.options.on_paused = OnPaused::Run;
         let changed = Wish { route: route(changed, Standing::Listening), withheld: None };
         let change = |wishes: &[&Wish]| Action::Change { place: place(&a), table: table(wishes) };
-        assert_eq!(plan(&[changed.clone()], &[], &running(&[&[&a]])), [change(&[&changed])]);
-        assert_eq!(plan(&[changed.clone()], &[], &running(&[&[&changed]])), []);
+        assert_eq!(plan(std::slice::from_ref(&changed), &[], &running(&[&[&a]])), [change(&[&changed])]);
+        assert_eq!(plan(std::slice::from_ref(&changed), &[], &running(&[&[&changed]])), []);
         assert_eq!(plan(&[a.clone(), b.clone()], &[], &running(&[&[&a]])), [change(&[&a, &b])]);
         let off = withheld(1, "a", "q", Withheld::Disabled);
         let say = Action::Withhold { id: SubscriptionId(1), why: Withheld::Disabled };

@@ -43,6 +43,10 @@ const STORE_AGAIN: Duration = Duration::from_secs(5);
 const STEADY_AFTER: Duration = Duration::from_secs(60);
 
 type SettlerOf<B> = <<B as Broker>::Consumer as Consumer>::Settler;
+/// What is parked on a channel.
+type Lot<S> = (Rc<Channel<S>>, ParkingLot<S>);
+/// What a task leaves behind: a delivery that is to be parked.
+type Left<S> = Option<(Held<S>, Parking)>;
 type DeskOf<R, B> = Rc<Desk<R, SettlerOf<B>>>;
 
 /// Serves a queue until the stop, or until it is told to leave. Its consumer is gone and the rows that it wrote say
@@ -76,9 +80,9 @@ struct Worker<R: Runs + Dags, B: Broker> {
     /// Of the consumer, while it consumes.
     tag: Option<ConsumerTag>,
     /// One task for each delivery, and one for each channel that confirms what was settled.
-    tasks: JoinSet<Option<(Held<SettlerOf<B>>, Parking)>>,
+    tasks: JoinSet<Left<SettlerOf<B>>>,
     /// What is parked on the channel that lives.
-    lot: Option<(Rc<Channel<SettlerOf<B>>>, ParkingLot<SettlerOf<B>>)>,
+    lot: Option<Lot<SettlerOf<B>>>,
     /// Those parked for blocked subscriptions up to this one go back as the window takes them: one takes runs again.
     unblocking: Option<DeliveryTag>,
     /// What a task must give back if it panics.
@@ -207,23 +211,23 @@ where
             }
         };
         self.lot = None;
-        match ended {
-            Ended::Leaving => self.stop(consumer, &channel).await,
-            Ended::Idle => {
-                drop(timeout(BROKER_ON_STOP, channel.confirm_now(&self.desk.context)).await);
-                channel.end();
-                consumer.close().await;
-            }
-            Ended::Lost(_) => {
-                channel.end();
-                consumer.close().await;
-            }
-        }
+        self.end(&ended, consumer, &channel).await;
         if since.elapsed() >= STEADY_AFTER {
             self.failures = 0;
         }
         self.desk.context.store.end_epoch(channel.epoch, self.desk.context.now_ms()).await;
         ended
+    }
+
+    /// Ends the life of a channel as befits why receiving ended.
+    async fn end(&mut self, ended: &Ended, consumer: B::Consumer, channel: &Rc<Channel<SettlerOf<B>>>) {
+        match ended {
+            Ended::Leaving => return self.stop(consumer, channel).await,
+            Ended::Idle => drop(timeout(BROKER_ON_STOP, channel.confirm_now(&self.desk.context)).await),
+            Ended::Lost(_) => {}
+        }
+        channel.end();
+        consumer.close().await;
     }
 
     /// Says that the consumer has this tag now.
@@ -377,7 +381,7 @@ where
     }
 
     /// A panic in one delivery gives that one back and stops nothing else.
-    async fn reap(&mut self, done: Result<(Id, Option<(Held<SettlerOf<B>>, Parking)>), JoinError>) {
+    async fn reap(&mut self, done: Result<(Id, Left<SettlerOf<B>>), JoinError>) {
         let (id, panicked, parking) = match done {
             Ok((id, parking)) => (id, false, parking),
             Err(error) => (error.id(), error.is_panic(), None),
