@@ -1,8 +1,9 @@
 //! What an idle watcher costs, beside a bare lapin consumer in the same run.
 //!
-//! `cargo bench --bench idle [-- --seconds 60 --settle 10 --broker 4]`. Both processes have one consumer on one queue without
+//! `cargo bench --bench idle [-- --seconds 60 --settle 15 --broker 4]`. Both processes have one consumer on one queue without
 //! messages; the watcher runs under a parent, as it does beside a scheduler, and has one subscription. After a time to
-//! settle both are looked at twice, and what happened between the looks is printed. Needs a node of `tests/env`.
+//! settle (a thread that reads files ends once it has had nothing to do for 10 s) both are looked at twice, and what happened
+//! between the looks is printed. Needs a node of `tests/env`.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
@@ -13,7 +14,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use common::bare::{self, Bare};
-use common::proc::Reading;
+use common::proc::{Reading, Thread};
 use common::scene::{Launched, QUEUE, Scene};
 use common::{flag, load, say_machine};
 use support::Dialect;
@@ -22,14 +23,13 @@ use support::wait::pause;
 /// One process over the time.
 struct Idle {
     now: Reading,
-    cpu_percent: f64,
-    wakes: Vec<(String, u64)>,
-    preempted: u64,
+    threads: Vec<(String, Thread)>,
+    over: Duration,
 }
 
 fn main() {
     bare::become_one_if_asked();
-    let (settle, over) = (seconds("--settle", 10), seconds("--seconds", 60));
+    let (settle, over) = (seconds("--settle", 15), seconds("--seconds", 60));
     say_machine(&format!("idle, 1 subscription, over {} s after {} s", over.as_secs(), settle.as_secs()));
     let scene = Scene::set(Dialect::V2);
     let mut launched = Launched::start(&scene, &["sleep", "3600"]);
@@ -44,39 +44,48 @@ fn main() {
     pause(over);
     let [watcher, bare] = [0, 1].map(|n| {
         let now = Reading::of(pids[n]);
-        let cpu = now.cpu.saturating_sub(before[n].cpu).as_secs_f64() / began.elapsed().as_secs_f64();
-        let (wakes, preempted) = (now.wakes_since(&before[n]), now.preempted - before[n].preempted);
-        Idle { now, cpu_percent: 100.0 * cpu, wakes, preempted }
+        Idle { threads: now.since(&before[n]), over: began.elapsed(), now }
     });
-    print(&watcher, &bare, over);
+    print(&watcher, &bare);
 }
 
 fn seconds(name: &str, default: u64) -> Duration {
     Duration::from_secs(flag(name, default))
 }
 
-fn print(watcher: &Idle, bare: &Idle, over: Duration) {
+impl Idle {
+    fn cpu_percent(&self) -> f64 {
+        let cpu: Duration = self.threads.iter().map(|(_, thread)| thread.cpu).sum();
+        100.0 * cpu.as_secs_f64() / self.over.as_secs_f64()
+    }
+
+    /// Something counted, all threads together, a second.
+    fn rate(&self, of: impl Fn(&Thread) -> u64) -> f64 {
+        let total: u64 = self.threads.iter().map(|(_, thread)| of(thread)).sum();
+        total as f64 / self.over.as_secs_f64()
+    }
+}
+
+fn print(watcher: &Idle, bare: &Idle) {
     println!("load at the end {}\n\n{:<24} {:>10} {:>10} {:>7}", load(), "", "watcher", "bare", "ratio");
     for name in ["VmRSS", "RssAnon", "RssFile", "Pss", "Pss_Anon"] {
         let mib = |idle: &Idle| idle.now.kib.get(name).copied().unwrap_or(0) as f64 / 1024.0;
         row(&format!("{name} MiB"), mib(watcher), mib(bare), 2);
     }
-    row("CPU %", watcher.cpu_percent, bare.cpu_percent, 4);
-    let wakes = |idle: &Idle| idle.wakes.iter().map(|(_, count)| count).sum::<u64>() as f64 / over.as_secs_f64();
-    row("wake-ups /s", wakes(watcher), wakes(bare), 2);
-    row("pre-emptions /s", per_second(watcher.preempted, over), per_second(bare.preempted, over), 2);
-    row("threads", watcher.wakes.len() as f64, bare.wakes.len() as f64, 0);
+    row("CPU %", watcher.cpu_percent(), bare.cpu_percent(), 4);
+    for (name, of) in
+        [("wake-ups /s", (|thread| thread.wakes) as fn(&Thread) -> u64), ("pre-emptions /s", |thread| thread.preempted)]
+    {
+        row(name, watcher.rate(of), bare.rate(of), 2);
+    }
+    row("threads", watcher.threads.len() as f64, bare.threads.len() as f64, 0);
     row("descriptors", watcher.now.descriptors as f64, bare.now.descriptors as f64, 0);
     for (who, idle) in [("watcher", watcher), ("bare", bare)] {
         println!("\n{who}: wake-ups by thread");
-        for (name, count) in &idle.wakes {
-            println!("  {name:<16} {count:>6}  {:>6.2} /s", per_second(*count, over));
+        for (name, thread) in &idle.threads {
+            println!("  {name:<16} {:>6}  {:>6.2} /s", thread.wakes, thread.wakes as f64 / idle.over.as_secs_f64());
         }
     }
-}
-
-fn per_second(count: u64, over: Duration) -> f64 {
-    count as f64 / over.as_secs_f64()
 }
 
 fn row(name: &str, watcher: f64, bare: f64, digits: usize) {

@@ -29,8 +29,8 @@ print(time.perf_counter() - start)
 
 fn main() {
     println!(
-        "{:>6} {:>6} {:>8} | {:>10} {:>10} {:>12} | {:>10} | {:>6}",
-        "files", "decl.", "kB", "first ms", "again ms", "1 changed ms", "CPython ms", "ratio"
+        "{:>6} {:>6} {:>8} | {:>10} {:>10} {:>8} {:>12} | {:>10} | {:>6}",
+        "files", "decl.", "kB", "first ms", "again ms", "least", "1 changed ms", "CPython ms", "ratio"
     );
     for (files, declared_in_every) in [(1_000, 10), (1_000, 1), (10_000, 10)] {
         measure(files, declared_in_every);
@@ -60,7 +60,7 @@ fn measure(files: usize, declared_in_every: usize) {
     let first = median(5, || scan(&mut Scanner::new(folder.path())));
     let mut scanner = Scanner::new(folder.path());
     scan(&mut scanner);
-    let again = median(21, || scan(&mut scanner));
+    let (again, least) = median_and_least(101, || scan(&mut scanner));
     let mut round = 0;
     let changed = median(11, || {
         round += 1;
@@ -69,10 +69,11 @@ fn measure(files: usize, declared_in_every: usize) {
         scan(&mut scanner)
     });
     println!(
-        "{files:>6} {declarations:>6} {:>8} | {:>10.1} {:>10.2} {:>12.2} | {:>10.0} | {:>5.0}×",
+        "{files:>6} {declarations:>6} {:>8} | {:>10.1} {:>10.2} {:>8.2} {:>12.2} | {:>10.0} | {:>5.0}×",
         bytes / 1000,
         ms(first),
         ms(again),
+        ms(least),
         ms(changed),
         ms(python),
         python.as_secs_f64() / first.as_secs_f64()
@@ -127,10 +128,15 @@ fn dag_file(n: usize, declared: bool) -> String {
     text + "    step_1(step_0([]))\n\n\nbuild()\n"
 }
 
-fn median(rounds: usize, mut measured: impl FnMut() -> Duration) -> Duration {
+fn median(rounds: usize, measured: impl FnMut() -> Duration) -> Duration {
+    median_and_least(rounds, measured).0
+}
+
+/// The least is what it takes where nobody else wants the processor.
+fn median_and_least(rounds: usize, mut measured: impl FnMut() -> Duration) -> (Duration, Duration) {
     let mut times: Vec<Duration> = (0..rounds).map(|_| measured()).collect();
     times.sort();
-    times[rounds / 2]
+    (times[rounds / 2], times[0])
 }
 
 fn ms(time: Duration) -> f64 {

@@ -7,10 +7,12 @@ mod folder;
 mod state;
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -26,7 +28,6 @@ use crate::config::log::{LogFormat, LogLevel, LogSettings};
 use crate::config::problem::Problems;
 use crate::config::sources::Sources;
 use crate::control;
-use crate::discovery::DefaultSyntax;
 use crate::domain::outcome::{AccessAnswer, Dialect};
 use crate::domain::shutdown::Phase;
 use crate::pipeline::{self, Arrow, Clock, Context, Identity, Limits};
@@ -34,13 +35,16 @@ use crate::reconcile::{self, Controls, Pace};
 use crate::store::bodies::Bodies;
 use crate::store::{Store, StoreError};
 use crate::telemetry::{self, LogHandle, events};
-use folder::Folder;
+use folder::{Folder, Syntax};
 
 /// How long the last commits may take at the stop.
 const CLOSE_STORE: Duration = Duration::from_secs(5);
 
 /// Requests of the control socket that may wait for the control flow.
 const REQUESTS: usize = 16;
+
+/// The pause before a helper that met a defect of this program begins again.
+const AFTER_DEFECT: Duration = Duration::from_secs(30);
 
 /// How often an Airflow that does not answer, or refuses us, is asked again at the start.
 const GREET_EVERY: Duration = Duration::from_secs(30);
@@ -103,15 +107,21 @@ pub async fn run(inputs: Inputs) -> Result<(), AppError> {
     let context = Rc::new(context(&settings, store, airflow, on_arrow, retry_scale));
     let can_start = say_credentials(&settings);
     let pace = pace(&settings, can_start);
-    let declarations = Folder::new(settings.dags.clone());
+    // Where the file does not tell, it is as with the first start of all.
+    let known = context.store.load_airflow().await.ok().flatten();
+    let declarations = Folder::new(settings.dags.clone(), known.map(ignore_syntax));
     let mut helpers = JoinSet::new();
     helpers.spawn_local(prune_bodies(bodies(&settings)));
     if can_start {
-        helpers.spawn_local(greet_airflow(Rc::clone(&context), connections, declarations.default_syntax()));
-        helpers.spawn_local(pipeline::ask_waiting(Rc::clone(&context)));
+        helpers.spawn_local(greet_airflow(Rc::clone(&context), connections, declarations.syntax()));
+        let asking = Rc::clone(&context);
+        helpers.spawn_local(kept_up(move || pipeline::ask_waiting(Rc::clone(&asking))));
     }
+    let learning = Rc::clone(&context);
+    helpers.spawn_local(kept_up(move || reconcile::record_learnt(Rc::clone(&learning))));
     let (asked, requests) = mpsc::channel(REQUESTS);
-    helpers.spawn_local(control::serve(settings.state_dir.join(control::FILE_NAME), asked));
+    let socket = settings.state_dir.join(control::FILE_NAME);
+    helpers.spawn_local(kept_up(move || control::serve(socket.clone(), asked.clone())));
     let controls = Controls { scheduler_exited, requests, phase };
     reconcile::run(context, Rc::clone(&pool), declarations, pace, controls).await;
     helpers.shutdown().await;
@@ -129,6 +139,14 @@ fn pace(settings: &Settings, can_start: bool) -> Pace {
         environment: [reconcile.interval_variable.clone(), reconcile.timeout_variable.clone()],
         can_start,
         hostname: settings.hostname.clone(),
+    }
+}
+
+/// Runs a helper, and begins it again where it meets a defect of this program, which the panic hook has told. One that returns is
+/// through.
+async fn kept_up<F: Future<Output = ()>>(helper: impl Fn() -> F) {
+    while AssertUnwindSafe(helper()).catch_unwind().await.is_err() {
+        sleep(AFTER_DEFECT).await;
     }
 }
 
@@ -190,18 +208,19 @@ async fn prune_bodies(bodies: Bodies) {
 }
 
 /// Asks Airflow at the start, so that a wrong address or login is said before the first message meets it, and connections
-/// and ignore files are read by the rules of the Airflow that answers; until one does, by those of Airflow 3.
-async fn greet_airflow(context: Rc<Context<AirflowClient>>, connections: Rc<Connections>, syntax: DefaultSyntax) {
+/// and ignore files are read by the rules of the Airflow that answers. Until one does, connections are read by those of Airflow 3
+/// and ignore files by those of the Airflow that answered last.
+async fn greet_airflow(context: Rc<Context<AirflowClient>>, connections: Rc<Connections>, syntax: Syntax) {
     let mut said = String::new();
     loop {
         let trouble = match context.runs.version().await {
             Ok((dialect, _)) => {
-                let (own, ignore) = match dialect {
-                    Dialect::V1 => (AirflowDialect::V2, IgnoreSyntax::Regexp),
-                    Dialect::V2 => (AirflowDialect::V3, IgnoreSyntax::Glob),
-                };
-                connections.set_dialect(own);
-                syntax.set(ignore);
+                connections.set_dialect(match dialect {
+                    Dialect::V1 => AirflowDialect::V2,
+                    Dialect::V2 => AirflowDialect::V3,
+                });
+                syntax.learn(ignore_syntax(dialect));
+                context.store.airflow_answered(dialect, now_ms()).await;
                 match context.runs.access().await {
                     AccessAnswer::Granted => return,
                     AccessAnswer::AccessFault(reason) | AccessAnswer::Unavailable(reason) => reason,
@@ -212,11 +231,19 @@ async fn greet_airflow(context: Rc<Context<AirflowClient>>, connections: Rc<Conn
         if said != trouble {
             tracing::warn!(
                 event = events::AIRFLOW_NOT_READY,
-                "RMQ Watcher: no DAG can be started: {trouble}; messages are held meanwhile"
+                "RMQ Watcher: no DAG can be started: {trouble}; messages wait meanwhile"
             );
             said = trouble;
         }
         sleep(GREET_EVERY).await;
+    }
+}
+
+/// The default of the Airflow that has this API.
+fn ignore_syntax(dialect: Dialect) -> IgnoreSyntax {
+    match dialect {
+        Dialect::V1 => IgnoreSyntax::Regexp,
+        Dialect::V2 => IgnoreSyntax::Glob,
     }
 }
 

@@ -9,14 +9,21 @@ use std::time::Duration;
 pub struct Reading {
     /// `VmRSS`, `RssAnon`, `RssFile`, `Pss`, `Pss_Anon`, in KiB.
     pub kib: BTreeMap<&'static str, u64>,
-    /// Time on a processor of all threads that live now, to the nanosecond.
-    pub cpu: Duration,
-    /// How often each thread slept and was woken, by thread id and name.
-    pub sleeps: BTreeMap<(i32, String), u64>,
-    /// How often a thread was taken off its processor.
-    pub preempted: u64,
+    /// The threads that live now, by id and name.
+    pub threads: BTreeMap<(i32, String), Thread>,
     /// Open descriptors.
     pub descriptors: usize,
+}
+
+/// What a thread has done since its start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Thread {
+    /// Its time on a processor, to the nanosecond.
+    pub cpu: Duration,
+    /// How often it slept and was woken.
+    pub wakes: u64,
+    /// How often it was taken off its processor.
+    pub preempted: u64,
 }
 
 impl Reading {
@@ -44,21 +51,28 @@ impl Reading {
         let Ok(status) = std::fs::read_to_string(task.join("status")) else { return };
         let times = std::fs::read_to_string(task.join("schedstat")).unwrap_or_default();
         let on_cpu = times.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0);
-        self.cpu += Duration::from_nanos(on_cpu);
         let name = status.lines().find_map(|line| line.strip_prefix("Name:")).unwrap_or("?").trim();
         let id = task.file_name().and_then(|id| id.to_str()?.parse().ok()).unwrap_or(0);
-        let sleeps = number(&status, "voluntary_ctxt_switches").unwrap_or(0);
-        self.sleeps.insert((id, name.to_owned()), sleeps);
-        self.preempted += number(&status, "nonvoluntary_ctxt_switches").unwrap_or(0);
+        let thread = Thread {
+            cpu: Duration::from_nanos(on_cpu),
+            wakes: number(&status, "voluntary_ctxt_switches").unwrap_or(0),
+            preempted: number(&status, "nonvoluntary_ctxt_switches").unwrap_or(0),
+        };
+        self.threads.insert((id, name.to_owned()), thread);
     }
 
-    /// How often its threads were woken since an earlier look, by thread.
-    pub fn wakes_since(&self, earlier: &Self) -> Vec<(String, u64)> {
-        let woken = |(key, count): (&(i32, String), &u64)| {
-            let before = earlier.sleeps.get(key).copied().unwrap_or(0);
-            (key.1.clone(), count - before)
+    /// What its threads did since an earlier look, by name. What one did that has ended meanwhile is not known.
+    pub fn since(&self, earlier: &Self) -> Vec<(String, Thread)> {
+        let since = |(key, now): (&(i32, String), &Thread)| {
+            let before = earlier.threads.get(key).copied().unwrap_or_default();
+            let thread = Thread {
+                cpu: now.cpu - before.cpu,
+                wakes: now.wakes - before.wakes,
+                preempted: now.preempted - before.preempted,
+            };
+            (key.1.clone(), thread)
         };
-        self.sleeps.iter().map(woken).collect()
+        self.threads.iter().map(since).collect()
     }
 }
 

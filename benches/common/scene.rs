@@ -83,8 +83,13 @@ impl Launched {
 
     /// `rmq-watcher run --standalone`.
     pub fn start_alone(scene: &Scene) -> Self {
+        Self::start_alone_with(|folder| scene.setup(folder))
+    }
+
+    /// The same, set up otherwise.
+    pub fn start_alone_with(setup: impl FnOnce(&Path) -> Setup) -> Self {
         let folder = TempDir::new().unwrap();
-        let parent = spawn(scene.setup(folder.path()).command(&["run", "--standalone"]));
+        let parent = spawn(setup(folder.path()).command(&["run", "--standalone"]));
         let watcher = Some(i32::try_from(parent.id()).unwrap());
         Self { parent, watcher, folder }
     }
@@ -99,6 +104,15 @@ impl Launched {
     /// The watcher's state file.
     pub fn state_file(&self) -> std::path::PathBuf {
         self.folder.path().join("state/state.db")
+    }
+
+    /// How many cycles it has completed.
+    pub fn cycles(&self) -> u64 {
+        let only_read = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let state = rusqlite::Connection::open_with_flags(self.state_file(), only_read).unwrap();
+        let counters: String = state.query_row("SELECT counters FROM watchers", [], |row| row.get(0)).unwrap();
+        let counters: serde_json::Value = serde_json::from_str(&counters).unwrap();
+        counters["cycle_completed"].as_u64().unwrap_or(0)
     }
 }
 

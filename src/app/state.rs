@@ -3,7 +3,6 @@
 //! What a person has to mend ends the start. What passes by itself (another watcher, a full disk) is waited for: the process
 //! stays up, attaches nothing, and says so each minute.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -87,7 +86,7 @@ async fn try_to_take(dir: &Path) -> Result<Attempt, AppError> {
     let lock = match on_a_thread(move || open::make_dir(&owned).and_then(|()| try_lock(&owned))).await {
         Ok(Ok(lock)) => lock,
         Ok(Err(holder)) => return Ok(Attempt::Locked(holder)),
-        Err(error) if passes_by_itself(&error) => {
+        Err(error) if open::passes_by_itself(&error) => {
             return Ok(Attempt::NotNow(format!("the state directory {} cannot be used now: {error}", dir.display())));
         }
         Err(source) => return Err(AppError::Lock { dir: dir.to_owned(), source }),
@@ -112,17 +111,6 @@ async fn open_with(lock: StateLock, dir: PathBuf) -> Result<Attempt, AppError> {
     }
     Ok(Attempt::Taken((lock, store, closed)))
 }
-
-/// A full or failing disk, and limits that others have used up.
-fn passes_by_itself(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::Interrupted)
-        || matches!(error.raw_os_error(), Some(EIO | ENFILE | EMFILE))
-}
-
-// Source: errno(3), Linux, all architectures that we build for.
-const EIO: i32 = 5;
-const ENFILE: i32 = 23;
-const EMFILE: i32 = 24;
 
 async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match spawn_blocking(work).await {

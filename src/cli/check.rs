@@ -237,8 +237,9 @@ impl Check<'_> {
             return self.fail(&format!("DAG '{dag}': its file fails to import; mend what Airflow's import errors say"));
         }
         if found.is_paused {
-            return self
-                .warn(&format!("DAG '{dag}' is paused: its runs will be created and wait until it is unpaused"));
+            return self.warn(&format!(
+                "DAG '{dag}' is paused: what becomes of its messages is decided by `on_paused`; unpause it"
+            ));
         }
         self.ok(&format!("DAG '{dag}' can be started"))
     }

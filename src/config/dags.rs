@@ -38,7 +38,7 @@ pub struct DagRoot {
 }
 
 /// How the lines of an `.airflowignore` file are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IgnoreSyntax {
     /// Regular expressions, found anywhere in the path below the folder: Airflow 2's default.
     Regexp,

@@ -81,6 +81,14 @@ impl Content {
         }
     }
 
+    /// Whether there is anything to put together or to remember.
+    pub(super) fn is_told(&self) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Reading(_) | Self::Trouble(_) | Self::Members(_) => true,
+        }
+    }
+
     /// Whether the file holds the word. Where it did, a text without it has to be parsed all the same: one that was cut off
     /// is a broken file, and not one that declares nothing.
     pub(super) fn says_something(&self) -> bool {

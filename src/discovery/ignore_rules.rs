@@ -1,7 +1,8 @@
 //! `.airflowignore`: which files and directories Airflow does not look at. Serves the control flow: scan.
 //!
 //! Both of Airflow's syntaxes. In either, `#` begins a comment wherever it stands, a file's rules hold for what is below its
-//! directory, and nothing below a directory that is left out can be taken in again.
+//! directory, and nothing below a directory that is left out can be taken in again. Where the syntax is not known, what either
+//! leaves out is left out.
 //!
 //! Source: Airflow 2.11.2 `airflow/utils/file.py`, Airflow 3.3.2 `airflow/_shared/module_loading/file_discovery.py`.
 
@@ -41,14 +42,21 @@ enum Patterns {
     Glob(Gitignore, HashMap<String, u32>),
 }
 
-/// The rules that hold in a directory: those of its own file, then those of the directories above.
+/// The rules that hold in a directory. Of a syntax that is not asked for there are none.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rules(Option<Arc<Link>>);
+pub(super) struct Rules {
+    glob: Chain,
+    regexp: Chain,
+}
+
+/// Those of the directory's own file, then those of the directories above.
+#[derive(Clone, Debug, Default)]
+struct Chain(Option<Arc<Link>>);
 
 #[derive(Debug)]
 struct Link {
     own: Arc<FileRules>,
-    above: Rules,
+    above: Chain,
 }
 
 /// The rule that leaves something out.
@@ -61,6 +69,13 @@ pub(super) struct Rule {
 impl Rules {
     /// The rule by which a path is left out, if one does. `root` is the folder that is scanned.
     pub(super) fn ignores(&self, root: &Path, path: &Path, is_directory: bool) -> Option<Rule> {
+        let by = |chain: &Chain| chain.ignores(root, path, is_directory);
+        by(&self.glob).or_else(|| by(&self.regexp))
+    }
+}
+
+impl Chain {
+    fn ignores(&self, root: &Path, path: &Path, is_directory: bool) -> Option<Rule> {
         let mut rules = self;
         while let Some(link) = &rules.0 {
             let own = &link.own;
@@ -87,7 +102,7 @@ impl Rules {
 
 /// Files of rules that were read before.
 #[derive(Debug, Default)]
-pub(super) struct Cache(HashMap<PathBuf, (Stamp, IgnoreSyntax, Arc<FileRules>)>);
+pub(super) struct Cache(HashMap<(PathBuf, IgnoreSyntax), (Stamp, Arc<FileRules>)>);
 
 /// What the file of a directory says.
 pub(super) struct Loaded {
@@ -97,11 +112,17 @@ pub(super) struct Loaded {
 }
 
 impl Cache {
-    /// The rules in a directory that holds such a file. `None` where the file is gone, or is no file.
+    /// The rules in a directory that holds such a file, in the syntax that is given, else in both: then no line is told, since it
+    /// may be one of the other. `None` where the file is gone, or is no file.
     ///
     /// # Errors
     /// The file cannot be read, so what is left out is not known.
-    pub(super) fn load(&mut self, directory: &Path, syntax: IgnoreSyntax, above: &Rules) -> io::Result<Option<Loaded>> {
+    pub(super) fn load(
+        &mut self,
+        directory: &Path,
+        syntax: Option<IgnoreSyntax>,
+        above: &Rules,
+    ) -> io::Result<Option<Loaded>> {
         let path = directory.join(FILE_NAME);
         let stamp = match std::fs::metadata(&path) {
             Ok(metadata) if metadata.is_file() => Stamp::of(&metadata),
@@ -109,17 +130,35 @@ impl Cache {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let known = self.0.get(&path).filter(|(then, in_syntax, _)| *then == stamp && *in_syntax == syntax);
-        let own = if let Some((_, _, own)) = known {
-            Arc::clone(own)
-        } else {
-            let (bytes, stamp) = file::read(&path).map_err(|Trouble { text, .. }| io::Error::other(text))?;
-            let own = Arc::new(FileRules::parse(&path, &String::from_utf8_lossy(&bytes), syntax));
-            self.0.insert(path, (stamp, syntax, Arc::clone(&own)));
-            own
-        };
-        let bad = own.bad.clone();
-        Ok(Some(Loaded { rules: Rules(Some(Arc::new(Link { own, above: above.clone() }))), bad }))
+        let mut loaded = Loaded { rules: above.clone(), bad: Vec::new() };
+        for one in [IgnoreSyntax::Glob, IgnoreSyntax::Regexp] {
+            if syntax.is_some_and(|syntax| syntax != one) {
+                continue;
+            }
+            let own = self.own(&path, stamp, one)?;
+            if syntax.is_some() {
+                loaded.bad.clone_from(&own.bad);
+            }
+            let chain = match one {
+                IgnoreSyntax::Glob => &mut loaded.rules.glob,
+                IgnoreSyntax::Regexp => &mut loaded.rules.regexp,
+            };
+            *chain = Chain(Some(Arc::new(Link { own, above: std::mem::take(chain) })));
+        }
+        Ok(Some(loaded))
+    }
+
+    fn own(&mut self, path: &Path, stamp: Stamp, syntax: IgnoreSyntax) -> io::Result<Arc<FileRules>> {
+        let key = (path.to_owned(), syntax);
+        if let Some((then, own)) = self.0.get(&key)
+            && *then == stamp
+        {
+            return Ok(Arc::clone(own));
+        }
+        let (bytes, stamp) = file::read(path).map_err(|Trouble { text, .. }| io::Error::other(text))?;
+        let own = Arc::new(FileRules::parse(path, &String::from_utf8_lossy(&bytes), syntax));
+        self.0.insert(key, (stamp, Arc::clone(&own)));
+        Ok(own)
     }
 }
 

@@ -10,6 +10,7 @@ mod encoding;
 mod explain;
 mod file;
 mod ignore_rules;
+mod links;
 mod modules;
 mod name;
 mod python;
@@ -25,7 +26,7 @@ use crate::domain::declaration::{Declaration, FileProblem, Refusal};
 
 pub use explain::{FileVerdict, Verdict};
 pub use scanner::{DefaultSyntax, Scanner, scan};
-pub use watch::{Watch, WatchTrouble};
+pub use watch::{Arms, Places, Watch, WatchTrouble};
 
 /// The stack of the thread that reads files, in bytes. It is address space: only what a file needs of it becomes memory.
 ///
@@ -42,6 +43,10 @@ pub struct Scan {
     pub refusals: Vec<Refusal>,
     /// Files and directories of which nothing is known, in the order of their names.
     pub unreadable: Vec<FileProblem>,
+    /// Files and directories that were left out by rules of which it is not known how they are meant.
+    pub undecided: Vec<String>,
+    /// The bundles whose names stand in origins; none where one folder is scanned.
+    pub bundles: Vec<String>,
     /// How many files that may declare something were listed, the unreadable ones included; a zip file is one.
     pub listed: usize,
     /// How many of them were read and understood as a whole.

@@ -6,16 +6,18 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 
 use super::content::{self, Content, File};
 use super::explain::{self, FileVerdict};
 use super::file::{Identity, Stamp, Trouble};
 use super::ignore_rules::Cache;
+use super::links;
 use super::modules::{RootModules, is_as_it_was};
 use super::python::{Library, Reading};
 use super::walk::{self, Found, Listing, Manner, Names};
+use super::watch::Places;
 use super::{READER_STACK_BYTES, Scan, ScanError};
 use crate::config::dags::{DagFolders, IgnoreSyntax};
 use crate::domain::declaration::{FileProblem, FileProblemKind, keep_first};
@@ -28,7 +30,7 @@ pub struct Scanner {
     read: HashMap<Identity, Read>,
     memory: Memory,
     ignore_files: Cache,
-    directories: Vec<PathBuf>,
+    places: Places,
     /// The number of the scan, so that what was not listed this time can be told and forgotten.
     round: u64,
 }
@@ -36,16 +38,30 @@ pub struct Scanner {
 /// How `.airflowignore` is meant where Airflow's settings leave it to Airflow's version: that of Airflow 3 until told
 /// otherwise. Clones share one value.
 #[derive(Clone, Debug, Default)]
-pub struct DefaultSyntax(Arc<AtomicBool>);
+pub struct DefaultSyntax(Arc<AtomicU8>);
+
+const GLOB: u8 = 0;
+const REGEXP: u8 = 1;
+const NOT_KNOWN: u8 = 2;
 
 impl DefaultSyntax {
-    /// Takes the default of a version from the next scan on.
-    pub fn set(&self, syntax: IgnoreSyntax) {
-        self.0.store(syntax == IgnoreSyntax::Regexp, Ordering::Relaxed);
+    /// Takes the default of a version from the next scan on; `None` where the version is not known: what either would leave out is
+    /// left out, and [`Scan::undecided`]. Returns whether that is new.
+    pub fn set(&self, syntax: Option<IgnoreSyntax>) -> bool {
+        let value = match syntax {
+            Some(IgnoreSyntax::Glob) => GLOB,
+            Some(IgnoreSyntax::Regexp) => REGEXP,
+            None => NOT_KNOWN,
+        };
+        self.0.swap(value, Ordering::Relaxed) != value
     }
 
-    fn get(&self) -> IgnoreSyntax {
-        if self.0.load(Ordering::Relaxed) { IgnoreSyntax::Regexp } else { IgnoreSyntax::Glob }
+    fn get(&self) -> Option<IgnoreSyntax> {
+        match self.0.load(Ordering::Relaxed) {
+            GLOB => Some(IgnoreSyntax::Glob),
+            REGEXP => Some(IgnoreSyntax::Regexp),
+            _ => None,
+        }
     }
 }
 
@@ -85,7 +101,7 @@ impl Scanner {
             read: HashMap::new(),
             memory: Memory::default(),
             ignore_files: Cache::default(),
-            directories: Vec::new(),
+            places: Places::default(),
             round: 0,
         }
     }
@@ -95,9 +111,9 @@ impl Scanner {
         self.default_syntax.clone()
     }
 
-    /// The directories that the last scan listed.
-    pub fn directories(&self) -> &[PathBuf] {
-        &self.directories
+    /// Where a change could change what a scan finds: the directories that the last scan listed, and the links that led there.
+    pub fn places(&self) -> &Places {
+        &self.places
     }
 
     /// Scans the folders as they are now. Blocks: a listing, and the reading of what changed since the last scan.
@@ -138,33 +154,43 @@ impl Scanner {
         if roots.is_empty() {
             return Err(ScanError::NoFolder { reason: "no DAG folder is named".to_owned() });
         }
-        let syntax = self.folders.ignore_syntax.unwrap_or_else(|| self.default_syntax.get());
+        // Taken first: a link that is switched during the scan is news after it, also where the scan fails.
+        self.places.links = roots.iter().flat_map(|root| links::on_the_way(&root.path)).collect();
+        let syntax = self.folders.ignore_syntax.or_else(|| self.default_syntax.get());
         let mut listing = walk::list(roots, Manner { syntax, explain }, &mut self.ignore_files)
             .map_err(|(root, source)| ScanError::ListFolder { folder: root.path.clone(), source })?;
-        self.directories = std::mem::take(&mut listing.directories);
+        self.places.directories = std::mem::take(&mut listing.directories);
         let names = Names(roots);
         self.round += 1;
         let round = self.round;
         let mut changed: Vec<Changed<'_>> = Vec::new();
+        // Most files say nothing and stay so: they take one look-up.
+        let mut telling: Vec<&Found> = Vec::new();
         for found in &listing.files {
             match self.read.get_mut(&found.stamp.identity) {
-                Some(known) if known.is_of(found, names) => known.round = round,
+                Some(known) if known.is_of(found, names) => {
+                    known.round = round;
+                    if known.content.is_told() {
+                        telling.push(found);
+                    }
+                }
                 Some(_) | None => {
                     changed.push(Changed { found, name: names.of(found), before: self.memory.of(&found.path) });
+                    telling.push(found);
                 }
             }
         }
         self.read.extend(read_on_own_thread(&changed, names, round)?);
         self.read.retain(|_, known| known.round == round);
         let mut parts = Parts::default();
-        for found in &listing.files {
+        for found in telling {
             if let Some(known) = self.read.get(&found.stamp.identity) {
                 self.memory.keep(&found.path, &known.content, round);
                 parts.add(&|| names.of(found), &known.content);
             }
         }
         self.memory.forget(round);
-        let scan = parts.into_scan(&listing);
+        let scan = parts.into_scan(&listing, names.bundles());
         Ok((scan, listing))
     }
 }
@@ -310,7 +336,7 @@ impl Parts {
         }
     }
 
-    fn into_scan(self, listing: &Listing) -> Scan {
+    fn into_scan(self, listing: &Listing, bundles: Vec<String>) -> Scan {
         let declared = self.readings.iter().flat_map(|reading| reading.declarations.iter().cloned()).collect();
         let (declarations, duplicates) = keep_first(declared);
         let mut refusals: Vec<_> =
@@ -321,7 +347,16 @@ impl Parts {
         let mut unreadable = self.problems;
         unreadable.extend(listing.problems.iter().cloned());
         unreadable.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
-        Scan { declarations, refusals, unreadable, listed: listing.files.len() + unlisted, readable }
+        let undecided = listing.undecided.clone();
+        Scan {
+            declarations,
+            refusals,
+            unreadable,
+            undecided,
+            bundles,
+            listed: listing.files.len() + unlisted,
+            readable,
+        }
     }
 }
 

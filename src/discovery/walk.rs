@@ -50,12 +50,15 @@ pub(super) struct Listing {
     pub(super) directories: Vec<PathBuf>,
     /// What was left out, where that was asked for: its name, and the rule.
     pub(super) left_out: Vec<(String, String)>,
+    /// What was left out while the syntax of the rules is not known: files, and directories with all below them.
+    pub(super) undecided: Vec<String>,
 }
 
 /// How to list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
-    pub(super) syntax: IgnoreSyntax,
+    /// `None` where it is not known.
+    pub(super) syntax: Option<IgnoreSyntax>,
     /// Whether to note what is left out.
     pub(super) explain: bool,
 }
@@ -66,6 +69,12 @@ pub(super) struct Manner {
 pub(super) struct Names<'a>(pub(super) &'a [DagRoot]);
 
 impl<'a> Names<'a> {
+    /// The bundles that stand before names, as they stand there.
+    pub(super) fn bundles(self) -> Vec<String> {
+        let roots = if self.0.len() > 1 { self.0 } else { &[] };
+        roots.iter().map(|root| escaped(OsStr::new(&root.bundle))).collect()
+    }
+
     /// The place of a file's root.
     pub(super) fn root(self, found: &Found) -> &'a Path {
         self.0.get(found.root).map_or(Path::new(""), |root| &root.path)
@@ -222,8 +231,11 @@ impl Walk<'_> {
     fn is_left_out(&mut self, place: &Place, is_directory: bool) -> bool {
         let root = &self.roots[place.root].path;
         let Some(Rule { file, line }) = place.rules.ignores(root, &place.path, is_directory) else { return false };
+        let names = Names(self.roots);
+        if self.manner.syntax.is_none() {
+            self.listing.undecided.push(names.below(place.root, &place.path));
+        }
         if self.manner.explain {
-            let names = Names(self.roots);
             let name = names.below(place.root, &place.path);
             let rule = format!("{}:{line}", names.below(place.root, &file));
             self.listing.left_out.push((if is_directory { format!("{name}/") } else { name }, rule));

@@ -1,15 +1,16 @@
 //! Notices that something changed below the folders, so that a scan need not wait for its time. Serves the control flow: wake.
 //!
-//! inotify on every directory that the last scan listed. It only wakes: what changed is found by the scan. Where the system
+//! inotify on every directory that the last scan listed, and on those that hold the links on the way to a folder. It only wakes: what changed is found by the scan. Where the system
 //! does not give it (limits, file systems that tell nothing), scans come by the clock alone.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
-use inotify::{EventMask, EventOwned, EventStream, Inotify, WatchDescriptor, WatchMask};
+use inotify::{EventMask, EventOwned, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
 
 use super::ignore_rules::FILE_NAME;
 use super::walk::{is_looked_at, kind_of};
@@ -63,12 +64,88 @@ impl WatchTrouble {
     }
 }
 
-/// Watches directories.
+/// What is to be watched.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Directories, for whatever in them a scan could see.
+    pub directories: Vec<PathBuf>,
+    /// Links on the way to a folder, for themselves alone.
+    pub links: Vec<PathBuf>,
+}
+
+/// Tells of changes.
 pub struct Watch {
     events: EventStream<Vec<u8>>,
+    armed: Arc<Mutex<Armed>>,
+}
+
+/// Chooses what is watched. Blocks as a scan does, since it opens each directory: for the thread of the scan.
+pub struct Arms {
+    watches: Watches,
+    armed: Arc<Mutex<Armed>>,
+}
+
+/// What is watched. Never locked while the file system is asked.
+#[derive(Clone, Default)]
+struct Armed {
     watched: HashSet<WatchDescriptor>,
+    /// The links, by the watch of their directory, which may be one of those above.
+    links: HashSet<(WatchDescriptor, OsString)>,
     /// Whether something may have changed before it was watched.
     is_late: bool,
+}
+
+impl Armed {
+    fn descriptors(&self) -> impl Iterator<Item = &WatchDescriptor> {
+        self.watched.iter().chain(self.links.iter().map(|(descriptor, _)| descriptor))
+    }
+}
+
+fn lock(armed: &Mutex<Armed>) -> MutexGuard<'_, Armed> {
+    armed.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Arms {
+    /// Watches these places and no others; those that are watched already stay so without a gap. One that is gone is left
+    /// out: its parent tells.
+    ///
+    /// # Errors
+    /// The first that cannot be watched; as many others as possible are.
+    pub fn rearm(&mut self, places: &Places) -> Result<(), WatchTrouble> {
+        let mut trouble = None;
+        let watched: HashSet<_> =
+            places.directories.iter().filter_map(|directory| self.add(directory, &mut trouble)).collect();
+        let link = |link: &PathBuf| {
+            let (directory, name) = (link.parent()?, link.file_name()?);
+            Some((self.add(directory, &mut trouble)?, name.to_owned()))
+        };
+        let links: HashSet<_> = places.links.iter().filter_map(link).collect();
+        let now = Armed { watched, links, is_late: false };
+        let before = {
+            let mut armed = lock(&self.armed);
+            let is_new = !now.watched.is_subset(&armed.watched) || !now.links.is_subset(&armed.links);
+            let is_late = armed.is_late || is_new;
+            std::mem::replace(&mut *armed, Armed { is_late, ..now.clone() })
+        };
+        let kept: HashSet<_> = now.descriptors().collect();
+        for descriptor in before.descriptors().collect::<HashSet<_>>().difference(&kept) {
+            // It fails where the directory is gone, and its watch with it.
+            drop(self.watches.remove((*descriptor).clone()));
+        }
+        trouble.map_or(Ok(()), Err)
+    }
+
+    fn add(&mut self, directory: &Path, trouble: &mut Option<WatchTrouble>) -> Option<WatchDescriptor> {
+        // Asked for again each time: a new directory under an old name is another one, and an old one stays as it is.
+        match self.watches.add(directory, EVENTS) {
+            Ok(descriptor) => Some(descriptor),
+            Err(error) if is_gone(&error) => None,
+            Err(error) => {
+                trouble.get_or_insert_with(|| WatchTrouble::of(directory, error));
+                None
+            }
+        }
+    }
 }
 
 impl Watch {
@@ -79,37 +156,12 @@ impl Watch {
     pub fn new() -> Result<Self, WatchTrouble> {
         let inotify = Inotify::init().map_err(WatchTrouble::Unavailable)?;
         let events = inotify.into_event_stream(vec![0; BUFFER_BYTES]).map_err(WatchTrouble::Unavailable)?;
-        Ok(Self { events, watched: HashSet::new(), is_late: false })
+        Ok(Self { events, armed: Arc::default() })
     }
 
-    /// Watches these directories and no others; those that are watched already stay so without a gap. One that is gone is left
-    /// out: its parent tells.
-    ///
-    /// # Errors
-    /// The first that cannot be watched; as many others as possible are.
-    pub fn rearm(&mut self, directories: &[PathBuf]) -> Result<(), WatchTrouble> {
-        let mut trouble = None;
-        let mut watched = HashSet::with_capacity(directories.len());
-        let mut watches = self.events.watches();
-        for directory in directories {
-            // Asked for again each time: a new directory under an old name is another one, and an old one stays as it is.
-            match watches.add(directory, EVENTS) {
-                Ok(descriptor) => {
-                    watched.insert(descriptor);
-                }
-                Err(error) if is_gone(&error) => {}
-                Err(error) => {
-                    trouble.get_or_insert_with(|| WatchTrouble::of(directory, error));
-                }
-            }
-        }
-        for descriptor in self.watched.difference(&watched) {
-            // It fails where the directory is gone, and its watch with it.
-            drop(watches.remove(descriptor.clone()));
-        }
-        self.is_late |= !watched.is_subset(&self.watched);
-        self.watched = watched;
-        trouble.map_or(Ok(()), Err)
+    /// What chooses the directories, to be taken to the thread of the scan.
+    pub fn arms(&self) -> Arms {
+        Arms { watches: self.events.watches(), armed: Arc::clone(&self.armed) }
     }
 
     /// Returns once something changed that a scan could see, and once after a directory was watched that was not before: the
@@ -118,7 +170,7 @@ impl Watch {
     /// # Cancel safety
     /// Cancel safe: what was not told stays where it is.
     pub async fn changed(&mut self) {
-        if std::mem::take(&mut self.is_late) {
+        if std::mem::take(&mut lock(&self.armed).is_late) {
             return;
         }
         loop {
@@ -134,7 +186,7 @@ impl Watch {
     /// Takes what is there already: many files that change together are one change. To be called when a scan begins.
     pub fn settle(&mut self) {
         use futures_util::FutureExt as _;
-        self.is_late = false;
+        lock(&self.armed).is_late = false;
         while let Some(Some(Ok(_))) = self.events.next().now_or_never() {}
     }
 
@@ -143,7 +195,14 @@ impl Watch {
             return true;
         }
         // Every watch that is given up is told as well, also by us.
-        if event.mask.contains(EventMask::IGNORED) || !self.watched.contains(&event.wd) {
+        if event.mask.contains(EventMask::IGNORED) {
+            return false;
+        }
+        let armed = lock(&self.armed);
+        if event.name.as_ref().is_some_and(|name| armed.links.contains(&(event.wd.clone(), name.clone()))) {
+            return true;
+        }
+        if !armed.watched.contains(&event.wd) {
             return false;
         }
         event.name.as_deref().is_none_or(|name| is_of_interest(name, event.mask.contains(EventMask::ISDIR)))

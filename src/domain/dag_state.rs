@@ -42,6 +42,9 @@ pub struct DagView {
 /// So long a DAG must be missing before messages for it may be dropped. Airflow looks for new files every 5 minutes by default.
 pub const MISSING_FOR_GOOD_MS: i64 = 600_000;
 
+/// Two answers nearer to each other than this are one.
+pub const MISSING_APART_MS: i64 = 5_000;
+
 /// Two answers further apart than this do not show that a DAG was missing between them.
 pub const MISSING_GAP_MS: i64 = 120_000;
 
@@ -50,7 +53,8 @@ pub const MISSING_GAP_MS: i64 = 120_000;
 pub struct DagRecord {
     state: DagState,
     seen_unpaused: bool,
-    absent_once: bool,
+    /// When it was absent for the first time since it was last seen.
+    absent_at_ms: Option<i64>,
     /// Since when, and when last, it was missing under a live DAG processor.
     missing: Option<(i64, i64)>,
     answered_at_ms: Option<i64>,
@@ -83,7 +87,7 @@ impl DagRecord {
                     DagState::Ready
                 };
                 self.seen_unpaused |= !found.is_paused;
-                (self.absent_once, self.missing) = (false, None);
+                (self.absent_at_ms, self.missing) = (None, None);
             }
         }
         self.failure = None;
@@ -91,12 +95,13 @@ impl DagRecord {
     }
 
     fn absent(&mut self, processor: Part, now_ms: i64) {
-        if self.absent_once {
+        let since = *self.absent_at_ms.get_or_insert(now_ms);
+        // Two answers at once may both be of the moment in which a file is replaced.
+        if now_ms - since >= MISSING_APART_MS {
             self.state = DagState::Missing;
             // The next DAG of this name is a new one, which Airflow may create paused.
             self.seen_unpaused = false;
         }
-        self.absent_once = true;
         self.missing = match (processor, self.missing) {
             (Part::Unhealthy | Part::Unknown, _) => None,
             (Part::Healthy, Some((since, last))) if (0..=MISSING_GAP_MS).contains(&(now_ms - last)) => {
@@ -119,7 +124,7 @@ impl DagRecord {
 
     /// Whether Airflow has to be asked for this DAG again: it was absent once, which proves nothing.
     pub fn is_in_doubt(&self) -> bool {
-        self.absent_once && self.state != DagState::Missing
+        self.absent_at_ms.is_some() && self.state != DagState::Missing
     }
 
     /// Whether Airflow counts the DAG as active, by an answer no older than `since_ms`; `None` where there is none.
@@ -152,7 +157,9 @@ mod tests {
 
     fn after(said: &[DagLookup]) -> DagRecord {
         let mut record = DagRecord::default();
-        said.iter().for_each(|lookup| record.heard(lookup, Part::Healthy, 1_000));
+        for (at, lookup) in (0..).step_by(5_000).zip(said) {
+            record.heard(lookup, Part::Healthy, at);
+        }
         record
     }
 
@@ -186,6 +193,11 @@ mod tests {
             (vec![Absent, Absent, ready(), Absent], DagState::Ready),
         ] {
             assert_eq!(after(&said).view().state, state, "{said:?}");
+        }
+        let mut at_once = DagRecord::default();
+        for at in [0, 1, 4_999] {
+            at_once.heard(&Absent, Part::Healthy, at);
+            assert_eq!(at_once.view().state, DagState::Unknown, "{at}");
         }
         assert!(after(&[ready(), Absent]).is_in_doubt());
         assert!(!after(&[Absent, Absent]).is_in_doubt() && !after(&[ready()]).is_in_doubt());
@@ -238,8 +250,8 @@ mod tests {
     #[test]
     fn active_is_said_of_fresh_and_certain_answers_only() {
         assert_eq!(after(&[]).is_active(0), None);
-        assert_eq!(after(&[ready()]).is_active(1_000), Some(true));
-        assert_eq!(after(&[ready()]).is_active(1_001), None);
+        assert_eq!(after(&[ready(), ready()]).is_active(5_000), Some(true));
+        assert_eq!(after(&[ready(), ready()]).is_active(5_001), None);
         assert_eq!(after(&[found(true, true, true)]).is_active(0), Some(true));
         assert_eq!(after(&[found(false, false, false)]).is_active(0), Some(false));
         assert_eq!(after(&[ready(), DagLookup::Absent]).is_active(0), None);

@@ -51,9 +51,10 @@ impl Closed {
         }
     }
 
-    /// How this shows in the subscription's status.
-    pub fn attachment(self) -> Attachment {
+    /// How this shows in the subscription's status. `is_refused`: Airflow was asked and did not say; somebody may have to act.
+    pub fn attachment(self, is_refused: bool) -> Attachment {
         match self {
+            Self::NotKnown if is_refused => Attachment::Unanswered,
             Self::NotKnown | Self::Missing | Self::Stale | Self::ImportErrors => Attachment::WaitingForDag,
             Self::NeverUnpaused | Self::Paused => Attachment::PausedDag,
         }

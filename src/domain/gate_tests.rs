@@ -56,8 +56,8 @@ fn a_closed_gate_shows_whether_the_dag_is_waited_for_or_paused() {
     for (options, view) in all() {
         let Gate::Closed(closed) = gate(&options, &view) else { continue };
         let paused = view.state == DagState::Paused;
-        assert_eq!(closed.attachment() == Attachment::PausedDag, paused, "{view:?}");
-        assert_eq!(closed.attachment() == Attachment::WaitingForDag, !paused, "{view:?}");
+        assert_eq!(closed.attachment(false) == Attachment::PausedDag, paused, "{view:?}");
+        assert_eq!(closed.attachment(false) == Attachment::WaitingForDag, !paused, "{view:?}");
         let said = closed.sentence(&DagId::new("d"), &view);
         assert_eq!(said.is_some(), closed != Closed::NotKnown);
         assert!(said.is_none_or(|said| said.contains("'d'")));
@@ -111,8 +111,10 @@ fn what_a_fresh_answer_changes_is_judged_by_the_change() {
     let options = Options::default();
     let mut record = DagRecord::new(true);
     record.heard(&found(true), Part::Healthy, 0);
+    let mut now_ms = 0;
     let mut judged = |answer: DagLookup| {
-        record.heard(&answer, Part::Healthy, 1);
+        now_ms += 5_000;
+        record.heard(&answer, Part::Healthy, now_ms);
         judge(&options, &record.view(), &answer)
     };
     assert_eq!(judged(found(true)), Judgement::Drop(Dropped::Paused));

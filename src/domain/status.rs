@@ -50,6 +50,8 @@ pub enum Attachment {
     WaitingForDag,
     /// Not consuming, because the DAG is paused.
     PausedDag,
+    /// Not consuming, because Airflow was asked for the DAG and gave no answer that can be used.
+    Unanswered,
     /// The last attach failed, or the consumer was lost.
     Failed,
     /// Stopped on purpose.
@@ -62,7 +64,7 @@ pub fn subscription_status(attachment: Attachment, trouble: Option<Trouble>) -> 
         (Attachment::Connecting, _) => SubscriptionStatus::Connecting,
         (Attachment::WaitingForDag, _) => SubscriptionStatus::WaitingForDag,
         (Attachment::PausedDag, _) => SubscriptionStatus::PausedDag,
-        (Attachment::Failed, _) => SubscriptionStatus::Error,
+        (Attachment::Failed | Attachment::Unanswered, _) => SubscriptionStatus::Error,
         (Attachment::Stopped, _) => SubscriptionStatus::Disconnected,
         (Attachment::Listening, None) => SubscriptionStatus::Listening,
         (Attachment::Listening, Some(Trouble::Failing)) => SubscriptionStatus::Failing,
@@ -79,7 +81,7 @@ pub enum ConnectionStatus {
     Connected,
     /// It cannot be had: see the last error.
     Error,
-    /// Nothing is known yet.
+    /// Nothing is known: none was asked for yet, or none is attached over it any more.
     Unknown,
 }
 
@@ -107,6 +109,7 @@ mod tests {
             Attachment::Listening,
             Attachment::WaitingForDag,
             Attachment::PausedDag,
+            Attachment::Unanswered,
             Attachment::Failed,
             Attachment::Stopped,
         ] {

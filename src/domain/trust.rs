@@ -11,6 +11,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::declaration::FileProblem;
+
 /// Cycles in a row for which a listing is distrusted; the one after them is believed.
 pub const DISTRUSTED_CYCLES: u32 = 3;
 
@@ -28,6 +30,46 @@ pub struct Baseline {
     pub believed: bool,
     /// Files that cannot be read now, and for how many trusted timed cycles in a row.
     pub failing: BTreeMap<String, u32>,
+    /// What the scan that was believed last could not read, for people.
+    pub unreadable: Vec<Unreadable>,
+    /// When a timed cycle last counted, in UTC milliseconds: restarts must not count faster than the interval does.
+    pub counted_at_ms: i64,
+}
+
+/// A file or directory that a scan could not read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Unreadable {
+    /// Its name, relative to the folder.
+    pub file: String,
+    /// The stable name of what is wrong.
+    pub kind: String,
+    /// The whole sentence.
+    pub sentence: String,
+}
+
+impl Baseline {
+    /// How long it is, in milliseconds, until the next cycle may count; 0: it may now. A clock that was set back counts as no time.
+    pub fn may_count_in(&self, interval_ms: i64, now_ms: i64) -> i64 {
+        match self.counted_at_ms {
+            0 => 0,
+            counted => (interval_ms - (now_ms - counted).max(0)).max(0),
+        }
+    }
+
+    /// Remembers what a believed scan could not read, and no other.
+    #[must_use]
+    pub fn with_unreadable(self, problems: &[FileProblem]) -> Self {
+        let mut unreadable: Vec<Unreadable> = problems
+            .iter()
+            .map(|problem| Unreadable {
+                file: problem.file.clone(),
+                kind: problem.kind.code().to_owned(),
+                sentence: problem.to_string(),
+            })
+            .collect();
+        unreadable.sort();
+        Self { unreadable, ..self }
+    }
 }
 
 /// What a scan of the DAG folder came back with.
@@ -43,7 +85,7 @@ pub enum Listing {
         readable: u64,
         /// The others, by name relative to the folder.
         failing: BTreeSet<String>,
-        /// Directories below the folder that cannot be listed: nothing is known of what is in them.
+        /// Directories below the folder that cannot be listed, and what was not looked at: nothing is known of what is in them.
         unreadable_directories: Vec<String>,
     },
 }
@@ -156,7 +198,15 @@ pub fn judge(baseline: &Baseline, listing: &Listing, timed: bool) -> Judgement {
     // An empty listing says nothing about whether files can be read.
     let nothing_readable_believed = readable == 0 && (listed > 0 || baseline.nothing_readable_believed);
     let failing = streaks(&baseline.failing, failing, timed);
-    let baseline = Baseline { mark, distrusted: 0, nothing_readable_believed, believed: true, failing };
+    let baseline = Baseline {
+        mark,
+        distrusted: 0,
+        nothing_readable_believed,
+        believed: true,
+        failing,
+        unreadable: baseline.unreadable.clone(),
+        counted_at_ms: baseline.counted_at_ms,
+    };
     Judgement { trusted: true, reason, baseline }
 }
 

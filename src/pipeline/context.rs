@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
+use super::attached::Attached;
 use super::dags::DagBook;
 use crate::domain::content::{BodyFile, BodyLimits};
 use crate::domain::ids::{ConsumerTag, DagId, RunId, SubscriptionId};
@@ -91,6 +92,8 @@ pub struct Context<R> {
     pub limits: Limits,
     /// What Airflow has said of its DAGs.
     pub dags: Rc<DagBook>,
+    /// The consumers that are held now.
+    pub attached: Attached,
     identity: Identity,
     pub(super) requests: Arc<Semaphore>,
     pub(super) targets: RefCell<HashMap<DagId, TargetHistory>>,
@@ -109,6 +112,7 @@ impl<R> Context<R> {
             clock,
             limits,
             dags: Rc::default(),
+            attached: Attached::default(),
             identity,
             requests: Arc::new(Semaphore::new(limits.max_in_flight)),
             targets: RefCell::default(),

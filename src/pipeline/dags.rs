@@ -34,6 +34,8 @@ pub struct DagBook {
     /// Somebody began to wait, or to doubt.
     called: Notify,
     learnt: RefCell<Vec<(DagId, bool)>>,
+    /// Something was learnt.
+    learning: Notify,
     /// The last failure that was told to people, until a read succeeds.
     said: RefCell<Option<String>>,
     total: Cell<Option<usize>>,
@@ -70,6 +72,7 @@ impl Default for DagBook {
             entries: RefCell::default(),
             called: Notify::new(),
             learnt: RefCell::default(),
+            learning: Notify::new(),
             said: RefCell::default(),
             total: Cell::default(),
             pause: Cell::new(ASK_EVERY),
@@ -105,6 +108,23 @@ impl DagBook {
     /// What is to be written down: DAGs that were seen unpaused (`true`) or are gone (`false`) since the last call.
     pub fn take_learnt(&self) -> Vec<(DagId, bool)> {
         self.learnt.take()
+    }
+
+    /// Puts back what could not be written down; what was learnt meanwhile comes after it.
+    pub fn put_back(&self, mut learnt: Vec<(DagId, bool)>) {
+        let mut now = self.learnt.borrow_mut();
+        learnt.append(&mut now);
+        *now = learnt;
+    }
+
+    /// Resolves once there is something to write down.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn has_learnt(&self) {
+        while self.learnt.borrow().is_empty() {
+            self.learning.notified().await;
+        }
     }
 
     /// Whether Airflow counts a DAG as active, by an answer that came at or after `since_ms`; `None` where there is none.
@@ -167,6 +187,7 @@ impl DagBook {
         });
         if after.seen_unpaused != before {
             self.learnt.borrow_mut().push((dag.clone(), after.seen_unpaused));
+            self.learning.notify_one();
         }
         if in_doubt {
             self.called.notify_one();
@@ -243,8 +264,9 @@ pub async fn read_dags<R: Dags>(context: &Context<R>, dags: &BTreeSet<DagId>) {
         }
     }
     requests += alone.len();
-    let mut answers: FuturesUnordered<_> = alone.into_iter().map(|dag| ask(context, dag)).collect();
-    while answers.next().await.is_some() {}
+    // Half of the places at most: deliveries wait for places in the same line.
+    let at_once = (context.limits.max_in_flight / 2).max(1);
+    futures_util::stream::iter(alone).for_each_concurrent(at_once, |dag| ask(context, dag)).await;
     book.pause.set(pause(requests));
 }
 

@@ -184,14 +184,20 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
     }
 
     async fn start(&mut self) -> Result<Option<(Outcome, String)>, Woken> {
-        let mut input = Input::Begin;
+        let (mut input, mut unrecorded) = (Input::Begin, 0);
         loop {
             let view = self.history(|history, key| history.view(key));
             input = match self.attempt.step(input, view, self.now_ms()) {
                 Command::Trigger if !self.is_wanted() => return Ok(None),
                 Command::Trigger => match self.clear_to_start().await? {
                     None => Input::Answer(self.trigger().await?),
-                    Some(dropped) => return Ok(Some((Outcome::Dropped, dropped.code().to_owned()))),
+                    Some(dropped) => {
+                        unrecorded += 1;
+                        match self.record_drop(dropped.code(), unrecorded).await? {
+                            Some(held) => held,
+                            None => return Ok(Some((Outcome::Dropped, dropped.code().to_owned()))),
+                        }
+                    }
                 },
                 Command::LookUp => self.look_up().await?,
                 Command::TakeNextNumber => self.take_next_number().await?,
@@ -235,6 +241,19 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
                 }
             }
         }
+    }
+
+    /// Records that the message is dropped. Without that record it is held (`Some`), and judged anew at every try: it may come to be
+    /// started after all.
+    async fn record_drop(&mut self, reason: &str, tries: u32) -> Result<Option<Input>, Woken> {
+        let recorded = match self.ledgered.row {
+            Some(row) => self.desk.context.store.drop_it(row, reason.to_owned(), self.now_ms()).await,
+            None => Err(StoreError::NoRow),
+        };
+        let Err(error) = recorded else { return Ok(None) };
+        self.permit = None;
+        self.store_refused(&error, tries).await?;
+        Ok(Some(Input::Begin))
     }
 
     async fn trigger(&mut self) -> Result<TriggerAnswer, Woken> {

@@ -10,6 +10,7 @@
 //! - A row is driven by one task at a time; a redelivery that binds to it takes that task's seat over (`flights`).
 //! - No task outlives its worker, no worker the stop.
 
+mod attached;
 mod body;
 mod channel;
 mod context;
@@ -26,6 +27,7 @@ mod sight;
 mod signals;
 mod worker;
 
+pub use attached::Attached;
 pub use context::{Arrow, Clock, Context, Identity, Limits, OnArrow};
 pub use dags::{DagBook, ask_waiting, read_dags};
 pub use signals::Order;

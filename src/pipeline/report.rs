@@ -83,7 +83,7 @@ impl Report {
 
     /// The gate is closed. Said once for each reason; nothing is said of the moment before Airflow's first answer.
     pub(super) async fn gate_closed<R>(&self, context: &Context<R>, closed: Closed, sentence: Option<String>) {
-        let (attachment, now) = (closed.attachment(), Some((closed, sentence)));
+        let (attachment, now) = (closed.attachment(sentence.is_some()), Some((closed, sentence)));
         if *self.closed.borrow() == now && self.attachment.get() == attachment {
             return;
         }
@@ -402,7 +402,7 @@ impl Report {
         if !self.orders.borrow().table.takes_part(self.subscription.id) {
             return;
         }
-        let waits = matches!(attachment, Attachment::WaitingForDag | Attachment::PausedDag);
+        let waits = matches!(attachment, Attachment::WaitingForDag | Attachment::PausedDag | Attachment::Unanswered);
         let closed = self.closed.borrow().as_ref().filter(|_| waits).and_then(|(_, sentence)| sentence.clone());
         self.error.replace(error.clone());
         let error = closed.or(error);

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::attached::HeldTag;
 use super::channel::{Channel, Held};
 use super::context::Context;
 use super::delivery::{Desk, Noted, handle};
@@ -78,7 +79,7 @@ struct Worker<R: Runs + Dags, B: Broker> {
     /// Tells deliveries that their worker leaves.
     leaving: watch::Sender<Phase>,
     /// Of the consumer, while it consumes.
-    tag: Option<ConsumerTag>,
+    tag: Option<HeldTag>,
     /// One task for each delivery, and one for each channel that confirms what was settled.
     tasks: JoinSet<Left<SettlerOf<B>>>,
     /// What is parked on the channel that lives.
@@ -154,7 +155,7 @@ where
     /// Looks at every gate. Returns whether one is open.
     async fn tend(&self) -> bool {
         let Desk { context, members, .. } = &*self.desk;
-        members.tend(context, &self.signals.table(), self.tag.as_ref()).await > 0
+        members.tend(context, &self.signals.table(), self.tag.as_ref().map(HeldTag::tag)).await > 0
     }
 
     /// Receives until the channel is lost or the end is asked for. While every gate is closed nothing new is consumed; what is
@@ -235,7 +236,7 @@ where
         for member in self.desk.members.all() {
             member.report.attached(&self.desk.context, &tag).await;
         }
-        self.tag = Some(tag);
+        self.tag = Some(self.desk.context.attached.hold(&self.place.conn_id, &tag));
     }
 
     /// Stops or resumes consuming as the gates say. An error is why receiving ends.
@@ -332,7 +333,7 @@ where
         for member in self.desk.members.all() {
             member.report.retagged(&self.desk.context, &tag).await;
         }
-        self.tag = Some(tag);
+        self.tag = Some(self.desk.context.attached.hold(&self.place.conn_id, &tag));
         Ok(())
     }
 

@@ -1,6 +1,8 @@
 //! Carrying a plan out, and the rows that say how things stand.
 
-use crate::domain::ids::SubscriptionId;
+use std::collections::BTreeSet;
+
+use crate::domain::ids::{ConnId, SubscriptionId};
 use crate::domain::plan::{Action, Wish, Withheld, connections, plan};
 use crate::domain::status::SubscriptionStatus;
 use crate::domain::table::Table;
@@ -10,6 +12,7 @@ use crate::telemetry::events;
 
 use super::Flow;
 use super::counters;
+use super::pace::millis;
 
 impl<R, B, D> Flow<R, B, D>
 where
@@ -96,10 +99,15 @@ where
     /// What proves that the loop is alive: one stamp for each connection in use, and one for the watcher.
     pub(super) async fn status_rows(&mut self, timed: bool) {
         let now_ms = self.now_ms();
-        for conn_id in connections(&self.wishes) {
-            let count = self.consumers.count(&conn_id);
-            self.context.store.connection_cycle(conn_id, count, now_ms).await;
+        self.context.store.flush_statuses().await;
+        let attached = &self.context.attached;
+        // A consumer that leaves may hold its tag still, where no subscription names its connection any more.
+        let in_use: BTreeSet<ConnId> = connections(&self.wishes).into_iter().chain(attached.connections()).collect();
+        for conn_id in &in_use {
+            let count = attached.count(conn_id);
+            self.context.store.connection_cycle(conn_id.clone(), count, now_ms).await;
         }
+        self.context.store.connections_left(in_use, now_ms).await;
         if timed {
             self.counters.add(counters::CYCLE_COMPLETED);
         }
@@ -115,8 +123,4 @@ where
         };
         self.context.store.cycle_ended(cycle, now_ms).await;
     }
-}
-
-pub(super) fn millis(duration: std::time::Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

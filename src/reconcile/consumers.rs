@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::timeout;
 
-use crate::domain::ids::{ConnId, SubscriptionId};
+use crate::domain::ids::SubscriptionId;
 use crate::domain::plan::{Observed, Place};
 use crate::domain::shutdown::{CONSUMER_BUDGET, Phase};
 use crate::domain::table::Table;
@@ -54,12 +54,6 @@ impl Consumers {
         });
         let broken = self.broken.iter().map(|place| (place.clone(), Observed::Unknown));
         broken.chain(running).collect()
-    }
-
-    /// Consumers that are not on their way out, by connection.
-    pub(super) fn count(&self, conn_id: &ConnId) -> u32 {
-        let of = |running: &&Running| !running.leaving && running.place.conn_id == *conn_id;
-        u32::try_from(self.running.values().filter(of).count()).unwrap_or(u32::MAX)
     }
 
     /// What met a defect may be tried again.

@@ -49,7 +49,7 @@ pub(super) struct Synced {
 #[derive(Default)]
 pub(super) struct Believed {
     /// `None` until it was read from the state file.
-    baseline: Option<Baseline>,
+    pub(super) baseline: Option<Baseline>,
     /// The number of the newest trusted scan: a sync of an older one that is still under way takes itself back.
     newest: Arc<AtomicU64>,
 }
@@ -61,8 +61,9 @@ where
     <B::Consumer as Consumer>::Settler: 'static,
     D: Declarations + 'static,
 {
-    /// One pass. `timed`: of the interval, not of a wake: what is counted in cycles moves in these only.
-    pub(super) async fn cycle(&mut self, timed: bool) {
+    /// One pass. `timed`: of the interval, not of a wake: what is counted in cycles moves in these only. Returns whether what runs
+    /// now is what is recorded.
+    pub(super) async fn cycle(&mut self, timed: bool) -> bool {
         self.trouble = None;
         if timed {
             self.consumers.forgive();
@@ -72,27 +73,42 @@ where
             self.phase_at.set("sync");
             self.judge_and_sync(listing, timed).await;
         }
+        let is_applied = self.read_and_apply().await;
+        if timed {
+            self.ask_for_dags();
+            self.prune().await;
+        }
+        self.phase_at.set("status");
+        self.status_rows(timed).await;
+        is_applied
+    }
+
+    /// Has run what is recorded now. Returns whether that could be read.
+    pub(super) async fn read_and_apply(&mut self) -> bool {
         self.phase_at.set("read subs");
-        if let Some(rows) = self.read().await {
+        let rows = self.read().await;
+        let is_read = rows.is_some();
+        if let Some(rows) = rows {
             let (deleted, recorded): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.is_tombstone());
             self.wishes = recorded.into_iter().map(|row| wish(row, self.pace.can_start)).collect();
             self.tombstones = deleted.into_iter().map(tombstone).collect();
         }
         self.phase_at.set("reconcile");
         self.apply().await;
-        if timed {
-            self.ask_for_dags().await;
-            self.prune().await;
-        }
-        self.phase_at.set("status");
-        self.status_rows(timed).await;
+        is_read
     }
 
     /// Reads what is declared; `None` where the step did not end.
     async fn scan(&mut self) -> Option<Result<Declared, String>> {
         let declarations = Rc::clone(&self.declarations);
-        let scanned = self.steps.scan.run(async move { declarations.lock().await.scan().await }).await;
-        let scanned = self.ran("scan", scanned)?;
+        // A scan that takes longer than its bound, each time, must count all the same.
+        let scanned = match self.steps.scan.late().await {
+            Some(late) => late,
+            None => {
+                let scanned = self.steps.scan.run(async move { declarations.lock().await.scan().await }).await;
+                self.ran("scan", scanned)?
+            }
+        };
         if let Ok(declared) = &scanned {
             self.findings.say_scan(declared);
         }
@@ -100,20 +116,30 @@ where
     }
 
     async fn judge_and_sync(&mut self, scanned: Result<Declared, String>, timed: bool) {
+        self.late_sync().await;
         let Some(baseline) = self.baseline().await else { return };
         let listing = listing(&scanned);
-        let judgement = trust::judge(&baseline, &listing, timed);
+        let mut judgement = trust::judge(&baseline, &listing, timed);
+        if timed {
+            judgement.baseline.counted_at_ms = self.now_ms();
+        }
         if judgement.gave_in() {
             said::say_judgement(&judgement);
         }
         match scanned {
             Ok(declared) if judgement.trusted => {
-                self.findings.is_over(events::SCAN_DISTRUSTED);
+                if self.findings.is_over(events::SCAN_DISTRUSTED) && !judgement.gave_in() {
+                    tracing::info!(
+                        event = events::SCAN_RECOVERED,
+                        "RMQ Watcher: the scan of the DAG folder is believed again"
+                    );
+                }
                 let directories = match listing {
                     Listing::Listed { unreadable_directories, .. } => unreadable_directories,
                     Listing::Outage(_) => Vec::new(),
                 };
-                self.sync(declared, directories, judgement.baseline, timed).await;
+                let baseline = judgement.baseline.with_unreadable(&declared.unreadable);
+                self.sync(declared, directories, baseline, timed).await;
             }
             Ok(_) | Err(_) => self.distrust(judgement, baseline, timed).await,
         }
@@ -135,7 +161,7 @@ where
         }
     }
 
-    async fn baseline(&mut self) -> Option<Baseline> {
+    pub(super) async fn baseline(&mut self) -> Option<Baseline> {
         if self.believed.baseline.is_none() {
             match self.context.store.load_baseline().await {
                 Ok(baseline) => self.believed.baseline = Some(baseline.unwrap_or_default()),
@@ -153,20 +179,40 @@ where
         let scan = TrustedScan { declared, directories, baseline: baseline.clone(), active, timed };
         let ran = self.steps.sync.run(carry_out(store, scan, is_current, now_ms)).await;
         match self.ran("sync", ran) {
-            Some(Ok(synced)) if synced.superseded => {
+            Some(synced) => {
+                self.believed.baseline = Some(baseline);
+                self.synced(synced);
+            }
+            // What becomes of it is not known: what is remembered of scans is read anew.
+            None => self.believed.baseline = None,
+        }
+    }
+
+    /// What a sync did that took longer than its cycle waited.
+    async fn late_sync(&mut self) {
+        if let Some(late) = self.steps.sync.late().await {
+            self.believed.baseline = None;
+            self.synced(late);
+        }
+    }
+
+    fn synced(&mut self, synced: Result<Synced, StoreError>) {
+        match synced {
+            Ok(synced) if synced.superseded => {
                 self.counters.add(counters::SYNC_SUPERSEDED);
                 tracing::warn!(
                     event = events::SYNC_SUPERSEDED,
                     "RMQ Watcher: an earlier sync was taken back: a newer scan is believed"
                 );
             }
-            Some(Ok(synced)) => {
-                self.believed.baseline = Some(baseline);
+            Ok(synced) => {
                 self.findings.is_over(events::SYNC_FAILED);
                 self.say(&synced);
             }
-            Some(Err(error)) => self.sync_failed(&error.to_string()),
-            None => {}
+            Err(error) => {
+                self.believed.baseline = None;
+                self.sync_failed(&error.to_string());
+            }
         }
     }
 
@@ -210,14 +256,17 @@ where
     fn ran<T>(&mut self, name: &'static str, ran: Ran<T>) -> Option<T> {
         match ran {
             Ran::Done(value) => {
-                self.findings.is_over(events::CYCLE_STEP_TIMED_OUT);
-                self.findings.is_over(events::CYCLE_STEP_SKIPPED);
+                self.findings.step_is_well(name);
                 return Some(value);
             }
             Ran::TimedOut => {
+                self.counters.add(counters::CYCLE_STEP_TIMED_OUT);
                 let secs = STEP_TIMEOUT.as_secs();
                 let line = format!("the step '{name}' takes longer than {secs} s; the cycle goes on without it");
-                self.step_failed(counters::CYCLE_STEP_TIMED_OUT, events::CYCLE_STEP_TIMED_OUT, line);
+                if self.findings.is_news(events::CYCLE_STEP_TIMED_OUT, &line) {
+                    tracing::error!(event = events::CYCLE_STEP_TIMED_OUT, "RMQ Watcher: {line}");
+                }
+                self.trouble = Some(line);
             }
             Ran::Skipped => self.skipped(name),
         }
@@ -225,14 +274,10 @@ where
     }
 
     pub(super) fn skipped(&mut self, name: &'static str) {
+        self.counters.add(counters::CYCLE_STEP_SKIPPED);
         let line = format!("the step '{name}' of an earlier cycle is still under way; it is not started again");
-        self.step_failed(counters::CYCLE_STEP_SKIPPED, events::CYCLE_STEP_SKIPPED, line);
-    }
-
-    fn step_failed(&mut self, counter: &'static str, event: &'static str, line: String) {
-        self.counters.add(counter);
-        if self.findings.is_news(event, &line) {
-            tracing::error!(event, "RMQ Watcher: {line}");
+        if self.findings.is_news(events::CYCLE_STEP_SKIPPED, &line) {
+            tracing::error!(event = events::CYCLE_STEP_SKIPPED, "RMQ Watcher: {line}");
         }
         self.trouble = Some(line);
     }
@@ -267,6 +312,7 @@ async fn carry_out(
         refusals: &declared.refusals,
         failing: &baseline.failing,
         unreadable_directories: &directories,
+        bundles: &declared.bundles,
     };
     let plan = sync::plan(&rows, scanned, active.as_ref(), timed);
     let changes = plan.changes.iter().map(|change| change.act.clone()).collect();
@@ -288,7 +334,11 @@ fn listing(scanned: &Result<Declared, String>) -> Listing {
         listed: declared.listed,
         readable: declared.readable,
         failing: files.into_iter().map(|problem| problem.file.clone()).collect::<BTreeSet<_>>(),
-        unreadable_directories: directories.into_iter().map(|problem| problem.file.clone()).collect(),
+        unreadable_directories: directories
+            .into_iter()
+            .map(|problem| problem.file.clone())
+            .chain(declared.undecided.iter().cloned())
+            .collect(),
     }
 }
 

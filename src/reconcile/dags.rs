@@ -2,11 +2,17 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::sleep;
 
 use super::Flow;
 use crate::domain::ids::DagId;
-use crate::pipeline;
+use crate::pipeline::{self, Context};
 use crate::ports::{Broker, Consumer, Dags, Declarations, Runs};
+
+/// The pause before what was learnt is written down again.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 impl<R, B, D> Flow<R, B, D>
 where
@@ -23,10 +29,8 @@ where
         }
     }
 
-    /// Has Airflow asked for every DAG that is recorded, and does not wait for it: workers hear what it says from the book, and
-    /// the next cycle writes down what was learnt. What it does not answer leaves what is known in force.
-    pub(super) async fn ask_for_dags(&mut self) {
-        self.write_down_learnt().await;
+    /// Has Airflow asked for every DAG that is recorded, and does not wait for it: workers hear what it says from the book. What it does not answer leaves what is known in force.
+    pub(super) fn ask_for_dags(&mut self) {
         if !self.pace.can_start {
             return;
         }
@@ -36,20 +40,7 @@ where
         if asked {
             self.dags_since_ms = now_ms;
         } else {
-            self.skipped("dags");
-        }
-    }
-
-    async fn write_down_learnt(&mut self) {
-        let (seen, gone): (Vec<_>, Vec<_>) = self.context.dags.take_learnt().into_iter().partition(|(_, seen)| *seen);
-        let names = |dags: Vec<(DagId, bool)>| dags.into_iter().map(|(dag, _)| dag).collect::<Vec<_>>();
-        let (seen, gone, now_ms) = (names(seen), names(gone), self.now_ms());
-        let store = &self.context.store;
-        // In this order: a DAG that went and came back is in both, and not to know it only keeps messages.
-        let seen = if seen.is_empty() { Ok(()) } else { store.seen_unpaused(seen, now_ms).await };
-        let gone = if gone.is_empty() { Ok(()) } else { store.forget_unpaused(gone).await };
-        if let Err(error) = seen.and(gone) {
-            self.sync_failed(&error.to_string());
+            tracing::debug!("Airflow is still being asked for the DAGs of an earlier cycle");
         }
     }
 
@@ -63,4 +54,30 @@ where
         let active = dags.filter(|dag| self.context.dags.is_active(dag, self.dags_since_ms) != Some(false));
         Some(active.cloned().collect())
     }
+}
+
+/// Writes down which DAGs were seen unpaused, and which are gone, as soon as it is learnt: a DAG of that name that Airflow creates
+/// later begins paused, and must not lose its messages for it. Does not return.
+pub async fn record_learnt<R>(context: Rc<Context<R>>) {
+    loop {
+        context.dags.has_learnt().await;
+        while !write_down_learnt(&context).await {
+            sleep(TRY_AGAIN).await;
+        }
+    }
+}
+
+/// Returns whether the state file took it.
+async fn write_down_learnt<R>(context: &Context<R>) -> bool {
+    let learnt = context.dags.take_learnt();
+    let (seen, gone): (Vec<_>, Vec<_>) = learnt.iter().cloned().partition(|(_, seen)| *seen);
+    let names = |dags: Vec<(DagId, bool)>| dags.into_iter().map(|(dag, _)| dag).collect::<Vec<_>>();
+    let (seen, gone, now_ms) = (names(seen), names(gone), (context.clock)());
+    // In this order: a DAG that went and came back is in both, and not to know it only keeps messages.
+    let seen = if seen.is_empty() { Ok(()) } else { context.store.seen_unpaused(seen, now_ms).await };
+    let gone = if gone.is_empty() { Ok(()) } else { context.store.forget_unpaused(gone).await };
+    let Err(error) = seen.and(gone) else { return true };
+    tracing::debug!(%error, "what was learnt of DAGs is kept for the next try");
+    context.dags.put_back(learnt);
+    false
 }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::said;
+use crate::domain::declaration::{FileProblem, FileProblemKind};
 use crate::domain::sync::Said;
 use crate::ports::Declared;
 use crate::telemetry::events;
@@ -22,9 +23,9 @@ impl Findings {
     /// Says what is new in this scan.
     pub(super) fn say_scan(&mut self, declared: &Declared) {
         let refusals: HashSet<String> = declared.refusals.iter().map(ToString::to_string).collect();
-        let problems: HashSet<String> = declared.unreadable.iter().map(ToString::to_string).collect();
+        let problems: HashSet<String> = declared.unreadable.iter().map(told).collect();
         for problem in problems.difference(&self.scan) {
-            tracing::warn!(event = events::FILE_UNREADABLE, "RMQ Watcher: {problem}; its subscriptions are not known");
+            tracing::warn!(event = events::FILE_UNREADABLE, "RMQ Watcher: {problem}");
         }
         for refusal in refusals.difference(&self.scan) {
             tracing::error!(event = events::SUBSCRIPTION_REFUSED, "RMQ Watcher: {refusal}");
@@ -45,8 +46,31 @@ impl Findings {
         self.troubles.insert((event, line.to_owned()))
     }
 
-    /// Trouble of this kind is over.
-    pub(super) fn is_over(&mut self, event: &'static str) {
+    /// The step ended in time.
+    pub(super) fn step_is_well(&mut self, name: &str) {
+        let of_steps = [events::CYCLE_STEP_TIMED_OUT, events::CYCLE_STEP_SKIPPED];
+        let named = format!("'{name}'");
+        self.troubles.retain(|(said, line)| !(of_steps.contains(said) && line.contains(&named)));
+    }
+
+    /// Trouble of this kind is over. Returns whether any was said.
+    pub(super) fn is_over(&mut self, event: &'static str) -> bool {
+        let before = self.troubles.len();
         self.troubles.retain(|(said, _)| *said != event);
+        self.troubles.len() < before
+    }
+}
+
+/// A file's trouble, with what it costs where the trouble does not say so itself.
+fn told(problem: &FileProblem) -> String {
+    match problem.kind {
+        FileProblemKind::DirectoryUnreadable | FileProblemKind::IgnoreRule => problem.to_string(),
+        FileProblemKind::Unreadable
+        | FileProblemKind::TooLarge
+        | FileProblemKind::Encoding
+        | FileProblemKind::Syntax
+        | FileProblemKind::TooDeep
+        | FileProblemKind::Archive
+        | FileProblemKind::ParserFailed => format!("{problem}; its subscriptions are not known"),
     }
 }

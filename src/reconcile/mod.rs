@@ -37,8 +37,10 @@ use consumers::Consumers;
 use counters::Counters;
 use cycle::{Believed, Steps};
 use findings::Findings;
-use wake::Woken;
+use step::STEP_TIMEOUT;
+use wake::{Rest, Woken};
 
+pub use dags::record_learnt;
 pub use pace::Pace;
 pub use wake::Asked;
 
@@ -83,6 +85,7 @@ where
         phase_at: Cell::new("start"),
         next_cycle: Instant::now(),
         dags_since_ms: 0,
+        rest: Rest::default(),
     };
     let mut phase = phase;
     let stop = async { drop(phase.wait_for(|phase| *phase == Phase::Stopping).await) };
@@ -101,6 +104,17 @@ where
         () = flow.cycles(&scheduler_exited, requests) => {}
     }
     flow.leave().await;
+}
+
+/// How a cycle went.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Went {
+    /// What runs is what is recorded.
+    Applied,
+    /// What is recorded could not be read in time.
+    NotApplied,
+    /// By a defect of this program.
+    Broke,
 }
 
 struct Flow<R, B, D> {
@@ -128,6 +142,7 @@ struct Flow<R, B, D> {
     next_cycle: Instant,
     /// When Airflow was last asked for its DAGs: what it said before is too old to delete anything.
     dags_since_ms: i64,
+    rest: Rest,
 }
 
 impl<R, B, D> Flow<R, B, D>
@@ -139,8 +154,11 @@ where
 {
     /// Does not return.
     async fn cycles(&mut self, scheduler_exited: &dyn Fn() -> Option<String>, mut requests: mpsc::Receiver<Asked>) {
-        self.begin().await;
-        let mut woken = Woken::Due;
+        self.phase_at.set("begin");
+        if timeout(STEP_TIMEOUT, self.begin()).await.is_err() {
+            self.sync_failed("the state file does not answer");
+        }
+        let mut woken = self.first_cycle();
         loop {
             if let Some(line) = scheduler_exited() {
                 // The main thread notices it too, and ends the process; no cycle starts until then.
@@ -148,9 +166,14 @@ where
                 std::future::pending::<()>().await;
             }
             let timed = matches!(woken, Woken::Due);
-            let went_well = self.bounded_cycle(timed).await;
-            woken.answer();
-            let pause = if went_well { self.settings.interval } else { self.settings.interval.max(AFTER_DEFECT) };
+            let began = Instant::now();
+            let went = self.bounded_cycle(timed).await;
+            self.rest.ended(&woken, began);
+            woken.answer(went == Went::Applied);
+            let pause = match went {
+                Went::Applied | Went::NotApplied => self.settings.interval,
+                Went::Broke => self.settings.interval.max(AFTER_DEFECT),
+            };
             if timed {
                 self.next_cycle = Instant::now() + pause;
             }
@@ -164,10 +187,19 @@ where
         self.context.store.reset_statuses(now_ms).await;
         self.context.store.watcher_started(self.pace.started(self.settings), now_ms).await;
         self.remember_dags().await;
+        self.baseline().await;
     }
 
-    /// One cycle within its budget. Returns whether it met no defect.
-    async fn bounded_cycle(&mut self, timed: bool) -> bool {
+    /// The first cycle counts if the interval has passed since one last did; else restarts would spend what is counted in cycles.
+    fn first_cycle(&mut self) -> Woken {
+        let baseline = self.believed.baseline.clone().unwrap_or_default();
+        let wait = baseline.may_count_in(pace::millis(self.settings.interval), self.now_ms());
+        self.next_cycle = Instant::now() + Duration::from_millis(u64::try_from(wait).unwrap_or(0));
+        if wait == 0 { Woken::Due } else { Woken::Changed }
+    }
+
+    /// One cycle within its budget.
+    async fn bounded_cycle(&mut self, timed: bool) -> Went {
         self.phase_at.set("settings");
         if timed {
             self.read_settings().await;
@@ -175,18 +207,23 @@ where
         let (began, budget) = (Instant::now(), self.settings.budget);
         let cycle = AssertUnwindSafe(timeout(budget, self.cycle(timed))).catch_unwind().await;
         match cycle {
-            Ok(Ok(())) => self.findings.is_over(events::CYCLE_TIMED_OUT),
-            Ok(Err(_)) => self.ran_out(began.elapsed()).await,
+            Ok(Ok(is_applied)) => {
+                self.findings.is_over(events::CYCLE_TIMED_OUT);
+                if is_applied { Went::Applied } else { Went::NotApplied }
+            }
+            Ok(Err(_)) => {
+                self.ran_out(began.elapsed()).await;
+                Went::NotApplied
+            }
             // The panic hook has said what it was.
             Err(_) => {
                 let line =
                     "a cycle met a defect of this program; consumers go on, and the next cycle comes later".to_owned();
                 tracing::error!(event = events::CYCLE_PANICKED, "RMQ Watcher: {line}");
                 self.trouble = Some(line);
-                return false;
+                Went::Broke
             }
         }
-        true
     }
 
     async fn ran_out(&mut self, took: Duration) {
@@ -209,6 +246,7 @@ where
     }
 
     async fn leave(self) {
+        // The steps under way end here: they hold the state file.
         let Self { context, consumers, .. } = self;
         consumers.leave().await;
         let now_ms = (context.clock)();

@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Flow;
-use super::apply::millis;
 use crate::domain::cycle_settings::{Configured, CycleSettings, INTERVAL_VARIABLE, TIMEOUT_VARIABLE, Variable};
 use crate::ports::{Broker, Consumer, Dags, Declarations, Runs};
 use crate::store::watcher::Started;
@@ -109,4 +108,8 @@ where
             self.findings.is_over(events::VARIABLE_UNREAD);
         }
     }
+}
+
+pub(super) fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
 /// The bound of a step.
@@ -41,7 +41,13 @@ impl<T: 'static> Step<T> {
         is_free
     }
 
-    /// Runs the step. An attempt that ended late is forgotten with what it brought: it was of an earlier cycle.
+    /// What an attempt brought that ended after its cycle had gone on without it.
+    pub(super) async fn late(&mut self) -> Option<T> {
+        let ended = self.under_way.take_if(|attempt| attempt.is_finished())?;
+        Some(value_of(ended.await))
+    }
+
+    /// Runs the step. An attempt that ended late is forgotten with what it brought, unless [`Step::late`] took it.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the attempt under way, as a timeout does.
@@ -54,11 +60,25 @@ impl<T: 'static> Step<T> {
             Err(_) => Ran::TimedOut,
             Ok(ended) => {
                 self.under_way = None;
-                match ended {
-                    Ok(value) => Ran::Done(value),
-                    Err(error) => std::panic::resume_unwind(error.into_panic()),
-                }
+                Ran::Done(value_of(ended))
             }
+        }
+    }
+}
+
+/// A panic in a step is one of its cycle.
+fn value_of<T>(ended: Result<T, JoinError>) -> T {
+    match ended {
+        Ok(value) => value,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// With the control flow its steps end: they hold what has to be closed.
+impl<T> Drop for Step<T> {
+    fn drop(&mut self) {
+        if let Some(attempt) = &self.under_way {
+            attempt.abort();
         }
     }
 }
@@ -82,9 +102,11 @@ mod tests {
             };
             assert_eq!(step.run(stuck).await, Ran::TimedOut);
             assert_eq!(step.run(async { 2 }).await, Ran::Skipped);
+            assert_eq!(step.late().await, None);
             drop(release);
             tokio::task::yield_now().await;
-            assert_eq!(step.run(async { 3 }).await, Ran::Done(3), "what came late is not taken for an answer");
+            assert_eq!(step.late().await, Some(1));
+            assert_eq!(step.run(async { 3 }).await, Ran::Done(3));
         });
     }
 }

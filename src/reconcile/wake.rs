@@ -2,21 +2,53 @@
 
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{sleep, sleep_until};
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Flow;
 use super::consumers::Ended;
 use super::counters;
 use crate::domain::control::{Answer, Request};
 use crate::domain::ids::SubscriptionId;
+use crate::domain::shutdown::Phase;
 use crate::domain::status::SubscriptionStatus;
 use crate::ports::{Broker, Consumer, Dags, Declarations, Runs};
 use crate::store::subscriptions::Switched;
 use crate::telemetry::events;
 
-/// Files change in groups: a checkout is scanned once.
-const DEBOUNCE: Duration = Duration::from_secs(1);
+/// Files change in groups, and a checkout is scanned once: for so long nothing may have changed before it is.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// How long changes that do not end are waited for.
+const LONGEST_UNREST: Duration = Duration::from_secs(10);
+
+/// How many times its own duration lies between a cycle that files brought and the next one: they take a tenth of the time at most.
+const REST: u32 = 10;
+
+/// What the cycles before leave to the next wake.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// When the last cycle began that files brought.
+    woken: Option<Instant>,
+    /// How long the last cycle took.
+    took: Duration,
+}
+
+impl Rest {
+    /// A cycle has ended.
+    pub(super) fn ended(&mut self, woken: &Woken, began: Instant) {
+        self.took = began.elapsed();
+        match woken {
+            Woken::Changed => self.woken = Some(began),
+            Woken::Due | Woken::Asked(_) => {}
+        }
+    }
+
+    /// Before then files bring no cycle.
+    fn until(&self) -> Option<Instant> {
+        self.woken?.checked_add(self.took.saturating_mul(REST))
+    }
+}
 
 /// What somebody beside the watcher asks, and where the answer goes.
 pub type Asked = (Request, oneshot::Sender<Answer>);
@@ -32,13 +64,23 @@ pub(super) enum Woken {
 }
 
 impl Woken {
-    /// The cycle has ended.
-    pub(super) fn answer(self) {
+    /// The cycle has ended; `applied`: what runs is what is recorded.
+    pub(super) fn answer(self, applied: bool) {
         match self {
-            Self::Asked(reply) => drop(reply.send(Answer::Done)),
+            Self::Asked(reply) => drop(reply.send(in_force(applied))),
             Self::Due | Self::Changed => {}
         }
     }
+}
+
+fn in_force(applied: bool) -> Answer {
+    if applied {
+        return Answer::Done;
+    }
+    let sentence =
+        "what is recorded could not be read, so it is not in force yet; the next cycle tries again, see the log"
+            .to_owned();
+    Answer::Unknown { sentence }
 }
 
 impl<R, B, D> Flow<R, B, D>
@@ -53,10 +95,7 @@ where
         let due = sleep_until(self.next_cycle);
         tokio::pin!(due);
         let declarations = std::rc::Rc::clone(&self.declarations);
-        let changed = async {
-            declarations.lock().await.changed().await;
-            sleep(DEBOUNCE).await;
-        };
+        let changed = changed(&declarations, self.rest.until());
         tokio::pin!(changed);
         loop {
             tokio::select! {
@@ -77,6 +116,10 @@ where
 
     /// A consumer has ended. One that broke is started again by the next timed cycle.
     async fn ended(&mut self, ended: Ended) {
+        // Workers hear of a stop at the same time as we do, and may be through before it is our turn.
+        if *self.phase.borrow() == Phase::Stopping {
+            return;
+        }
         if let Ended::Broke(place, ids) = ended {
             self.counters.add(counters::CONSUMER_RESTARTED);
             tracing::error!(
@@ -104,11 +147,12 @@ where
                 Some(Answer::Pong { pid: std::process::id(), version })
             }
             Request::Wake => None,
-            Request::SetEnabled { id, enabled } => self.switch(id, enabled).await,
+            Request::SetEnabled { id, enabled } => Some(self.switch(id, enabled).await),
         }
     }
 
-    async fn switch(&mut self, id: SubscriptionId, enabled: bool) -> Option<Answer> {
+    /// Switches a subscription, and applies that before any folder is looked at.
+    async fn switch(&mut self, id: SubscriptionId, enabled: bool) -> Answer {
         match self.context.store.set_enabled(id, enabled, self.now_ms()).await {
             Ok(Switched::Done) => {
                 let word = if enabled { "enabled" } else { "disabled" };
@@ -116,14 +160,27 @@ where
                     event = events::SUBSCRIPTION_SWITCHED,
                     "RMQ Watcher: subscription {id} was {word} by hand"
                 );
-                None
+                let applied = self.read_and_apply().await;
+                self.phase_at.set("wait");
+                in_force(applied)
             }
-            Ok(Switched::AlreadySo) => Some(Answer::Done),
+            Ok(Switched::AlreadySo) => in_force(self.read_and_apply().await),
             Ok(Switched::Unknown) => {
                 let sentence = format!("there is no subscription {id}; see `rmq-watcher subscriptions list`");
-                Some(Answer::Refused { sentence })
+                Answer::Refused { sentence }
             }
-            Err(error) => Some(Answer::Refused { sentence: error.to_string() }),
+            Err(error) => Answer::Refused { sentence: error.to_string() },
         }
+    }
+}
+
+/// Returns once files have changed and a scan is worth its price.
+async fn changed<D: Declarations>(declarations: &Mutex<D>, not_before: Option<Instant>) {
+    let another = async || declarations.lock().await.changed().await;
+    another().await;
+    let at_last = Instant::now() + LONGEST_UNREST;
+    while timeout_at(at_last.min(Instant::now() + QUIET), another()).await.is_ok() {}
+    if let Some(rested) = not_before {
+        sleep_until(rested).await;
     }
 }

@@ -187,28 +187,31 @@ pub struct Restored {
     pub subscriptions: usize,
 }
 
-/// Fills a new file from the newest good backup, and marks that the ledger's past is not in it.
+/// Fills a new file from the newest good backup, and marks that the ledger's past is not in it. Without a broken file and without a
+/// backup nothing is lost: it is the first.
 pub(super) fn restore(
-    connection: &mut Connection,
+    connection: &Connection,
     dir: &Path,
-    moved_aside: &Path,
+    moved_aside: Option<&Path>,
     now_ms: i64,
-) -> rusqlite::Result<Restored> {
+) -> rusqlite::Result<Option<Restored>> {
     let there = numbered(&dir.join(DIR)).unwrap_or_default();
     let found = newest_good(&there);
-    let transaction = connection.transaction()?;
+    if found.is_none() && moved_aside.is_none() {
+        return Ok(None);
+    }
     let mut subscriptions = 0;
     for saved in found.iter().flat_map(|(_, backup)| &backup.subscriptions) {
-        subscriptions += insert(&transaction, saved)?;
+        subscriptions += insert(connection, saved)?;
     }
     let backup = found.map(|(path, _)| path.to_owned());
     let name = backup.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    transaction.execute(
+    let moved_aside = moved_aside.map(|aside| aside.to_string_lossy().into_owned()).unwrap_or_default();
+    connection.execute(
         "INSERT INTO restorations (restored_at_ms, moved_aside, backup, subscriptions) VALUES (?1, ?2, ?3, ?4)",
-        params![now_ms, moved_aside.to_string_lossy(), name, i64::try_from(subscriptions).unwrap_or(i64::MAX)],
+        params![now_ms, moved_aside, name, i64::try_from(subscriptions).unwrap_or(i64::MAX)],
     )?;
-    transaction.commit()?;
-    Ok(Restored { backup, subscriptions })
+    Ok(Some(Restored { backup, subscriptions }))
 }
 
 /// A row that the file does not take is left out: the others matter.

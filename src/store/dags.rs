@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use rusqlite::params;
 
+use super::subscriptions::text;
 use super::{Store, StoreError};
 use crate::domain::ids::DagId;
 
@@ -40,7 +41,7 @@ impl Store {
     pub async fn load_seen_unpaused(&self) -> Result<HashSet<DagId>, StoreError> {
         self.call("to read which DAGs were unpaused", |connection| {
             let mut select = connection.prepare_cached("SELECT dag_id FROM dags")?;
-            select.query_map([], |row| row.get(0).map(|text: String| DagId::new(text)))?.collect()
+            select.query_map([], |row| text(row, 0).map(DagId::new))?.collect()
         })
         .await
     }

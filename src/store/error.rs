@@ -83,6 +83,9 @@ pub enum StoreError {
         /// SQLite's word.
         source: rusqlite::Error,
     },
+    /// A message has no row, because the file refused one when it came, and its outcome needs one.
+    #[error("the state file took no record of this message when it came; it is held until it comes again")]
+    NoRow,
     /// The owning thread is gone: the process is stopping.
     #[error("the state file is closed")]
     Closed,

@@ -117,6 +117,19 @@ impl Store {
         .await;
     }
 
+    /// Records that the message is dropped.
+    ///
+    /// # Errors
+    /// Nothing was recorded: do not acknowledge.
+    pub async fn drop_it(&self, row: RowId, reason: String, now_ms: i64) -> Result<(), StoreError> {
+        self.call("to record a dropped message", move |connection| {
+            let sql = "UPDATE ledger SET state = 'dropped', outcome = 'dropped', reason = ?2, \
+                       updated_at_ms = max(?3, updated_at_ms + 1) WHERE id = ?1";
+            connection.prepare_cached(sql)?.execute(params![row.0, reason, now_ms]).map(drop)
+        })
+        .await
+    }
+
     /// Keeps a message that is about to be rejected (its body, and all else of it as JSON), and its outcome with it.
     ///
     /// # Errors

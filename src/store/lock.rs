@@ -11,6 +11,8 @@ use std::time::SystemTime;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
+use crate::domain::view::Process;
+
 /// The lock file's name within the state directory.
 pub const FILE_NAME: &str = "lock";
 
@@ -24,8 +26,8 @@ pub struct StateLock {
 pub struct Holder {
     /// The process that wrote its number into the file.
     pub pid: Option<i32>,
-    /// Its state in `/proc`: `running`, `a zombie`, …
-    pub state: String,
+    /// Its state in `/proc`.
+    pub state: Process,
 }
 
 /// Takes the lock, or says who has it.
@@ -88,11 +90,11 @@ fn holder(path: &Path) -> Holder {
         stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next())
     });
     let state = match letter {
-        Some('R' | 'S' | 'I') => "running",
-        Some('D') => "waiting for a disk",
-        Some('T' | 't') => "stopped",
-        Some('Z') => "a zombie",
-        Some(_) | None => "not visible from here",
+        Some('R' | 'S' | 'I') => Process::Running,
+        Some('D') => Process::Waiting,
+        Some('T' | 't') => Process::Stopped,
+        Some('Z') => Process::Zombie,
+        Some(_) | None => Process::NotVisible,
     };
-    Holder { pid, state: state.to_owned() }
+    Holder { pid, state }
 }

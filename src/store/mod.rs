@@ -4,7 +4,9 @@
 //! arrive while a commit is under way share the next one. SQL stands only in `schema` and in one file per table family.
 //! Nothing here decides: the ledger's rules are called from `domain::ledger`, inside the transaction that reads the rows.
 
+mod airflow;
 mod backup;
+mod begin;
 pub mod bodies;
 mod dags;
 mod error;
@@ -18,6 +20,7 @@ pub mod subscriptions;
 pub mod sync;
 mod thread;
 mod trust;
+mod unwritten;
 pub mod view;
 pub mod watcher;
 

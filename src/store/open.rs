@@ -9,17 +9,18 @@
 //! | `cache_size` | 256 KiB | resident memory; the working set is a few pages |
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::statfs::{self, FsType};
 use nix::unistd::{AccessFlags, access};
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, ffi};
 
+use super::begin::begin;
 use super::schema::{MIGRATIONS, current_version};
 use super::thread::Closed;
-use super::{Restored, Store, StoreError, backup};
+use super::{Restored, Store, StoreError};
 use crate::telemetry::events;
 
 /// The state file's name within its directory.
@@ -33,7 +34,7 @@ const CHECK_UP_TO_BYTES: u64 = 32 * 1024 * 1024;
 pub struct Opened {
     /// The file was broken and moved here; a new one was begun.
     pub moved_aside: Option<PathBuf>,
-    /// What the new one was begun with.
+    /// What a new one was begun with, where one was lost: broken, or missing although there is a backup.
     pub restored: Option<Restored>,
     /// The directory lies on a container's own layer: it goes with the container.
     pub on_container_layer: bool,
@@ -69,33 +70,51 @@ fn open_connection(dir: &Path, now_ms: i64) -> Result<(Connection, Opened), Stor
     let failed = |source: Box<dyn std::error::Error + Send + Sync>| StoreError::Open { path: path.clone(), source };
     make_dir(dir).map_err(|error| failed(error.into()))?;
     let mut opened = Opened { on_container_layer: check_file_system(dir)?, ..Opened::default() };
-    let connection = match connect(&path) {
-        Err(Trouble::Broken(error)) => {
-            let aside = move_aside(&path, now_ms).map_err(|error| failed(error.into()))?;
-            tracing::error!(
-                event = events::STORE_MOVED_ASIDE,
-                "the state file {} is broken ({error}); it was moved to {} and a new one begun: messages without an id \
-                 that were under way may start a second run",
-                path.display(),
-                aside.display()
-            );
-            let connection = connect(&path).and_then(|mut connection| {
-                let restored = backup::restore(&mut connection, dir, &aside, now_ms)?;
-                say_restored(&restored);
-                opened.restored = Some(restored);
-                Ok(connection)
-            });
-            opened.moved_aside = Some(aside);
-            connection
-        }
-        other => other,
-    };
+    let connection = open_or_begin(&path, dir, now_ms, &mut opened);
     let connection = connection.map_err(|trouble| match trouble {
         Trouble::Broken(error) | Trouble::Sql(error) => failed(error.into()),
+        Trouble::Io(error) if passes_by_itself(&error) => {
+            let code = ffi::Error::new(ffi::SQLITE_IOERR);
+            StoreError::NotNow {
+                path: path.clone(),
+                source: rusqlite::Error::SqliteFailure(code, Some(error.to_string())),
+            }
+        }
+        Trouble::Io(error) => failed(error.into()),
         Trouble::NotNow(source) => StoreError::NotNow { path: path.clone(), source },
         Trouble::Newer(found) => StoreError::NewerSchema { path: path.clone(), found, known: current_version() },
     })?;
     Ok((connection, opened))
+}
+
+/// Opens the file; begins a new one where there is none, or none that can be used.
+fn open_or_begin(path: &Path, dir: &Path, now_ms: i64, opened: &mut Opened) -> Result<Connection, Trouble> {
+    let broken = match fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error.into()),
+        // SQLite would take it for a new one.
+        Ok(file) if file.is_file() && file.len() == 0 => Some("it is empty".to_owned()),
+        Ok(_) => match connect(path) {
+            Err(Trouble::Broken(error)) => Some(error.to_string()),
+            other => return other,
+        },
+    };
+    let begun = begin(path, dir, broken.is_some(), now_ms)?;
+    if let (Some(error), Some(aside)) = (broken, &begun.moved_aside) {
+        tracing::error!(
+            event = events::STORE_MOVED_ASIDE,
+            "the state file {} is broken ({error}); it was moved to {} and a new one begun: messages without an id \
+             that were under way may start a second run",
+            path.display(),
+            aside.display()
+        );
+    }
+    if let Some(restored) = &begun.restored {
+        say_restored(restored);
+    }
+    opened.moved_aside = begun.moved_aside;
+    opened.restored = begun.restored;
+    connect(path)
 }
 
 fn say_restored(restored: &Restored) {
@@ -137,11 +156,18 @@ pub fn look(dir: &Path) -> Result<Looked, StoreError> {
     Ok(if there == dir { Looked::Usable } else { Looked::ToBeMade })
 }
 
-enum Trouble {
+pub(super) enum Trouble {
+    Io(std::io::Error),
     NotNow(rusqlite::Error),
     Broken(rusqlite::Error),
     Newer(i64),
     Sql(rusqlite::Error),
+}
+
+impl From<std::io::Error> for Trouble {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
 impl From<rusqlite::Error> for Trouble {
@@ -161,14 +187,14 @@ impl From<rusqlite::Error> for Trouble {
 }
 
 fn connect(path: &Path) -> Result<Connection, Trouble> {
-    // Refused messages are kept in it: for its owner only, whatever the directory's mode. SQLite gives its other files the same
-    // mode. What is wrong with the path is said by the opening.
-    drop(fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path));
     let mut connection = Connection::open(path)?;
     connection.busy_timeout(Duration::from_secs(1))?;
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     if version > current_version() {
         return Err(Trouble::Newer(version));
+    }
+    if version == 0 {
+        return Err(broken(ffi::SQLITE_NOTADB, "it has no schema version, as a power cut may leave it".to_owned()));
     }
     connection.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -256;",
@@ -185,8 +211,11 @@ fn quick_check(connection: &Connection) -> Result<(), Trouble> {
     if verdict == "ok" {
         return Ok(());
     }
-    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-    Err(Trouble::Broken(rusqlite::Error::SqliteFailure(code, Some(verdict))))
+    Err(broken(ffi::SQLITE_CORRUPT, verdict))
+}
+
+fn broken(code: i32, text: String) -> Trouble {
+    Trouble::Broken(rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(text)))
 }
 
 /// Each step in a transaction of its own: what is done stays done, and the version says how far it came.
@@ -238,16 +267,15 @@ fn check_file_system(dir: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// The WAL and the shared memory belong to the broken file and go with it.
-fn move_aside(path: &Path, now_ms: i64) -> std::io::Result<PathBuf> {
-    let aside = path.with_extension(format!("db.broken-{now_ms}"));
-    fs::rename(path, &aside)?;
-    for tail in ["-wal", "-shm"] {
-        let with_tail = |base: &Path| PathBuf::from(format!("{}{tail}", base.display()));
-        match fs::rename(with_tail(path), with_tail(&aside)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(aside)
+/// A full or failing disk, and limits that others have used up.
+#[must_use]
+pub fn passes_by_itself(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::Interrupted)
+        || matches!(error.raw_os_error(), Some(EIO | ENFILE | EMFILE))
 }
+
+// Source: errno(3), Linux, all architectures that we build for.
+const EIO: i32 = 5;
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, params};
 
+use super::subscriptions::{text, text_or_null};
 use crate::domain::declaration::{Names, Refusal};
 
 /// A refusal as it is stored, but for the time; one for each subscription it names.
@@ -53,14 +54,14 @@ fn read(connection: &Connection) -> rusqlite::Result<Vec<(Stored, i64)>> {
     let sql = "SELECT origin, origin_file, dag_id, queue, conn_id, parameter, reason, sentence, since_ms FROM refusals ORDER BY id";
     let to_stored = |row: &rusqlite::Row<'_>| {
         let stored = Stored {
-            origin: row.get(0)?,
-            origin_file: row.get(1)?,
-            dag_id: row.get(2)?,
-            queue: row.get(3)?,
-            conn_id: row.get(4)?,
-            parameter: row.get(5)?,
-            reason: row.get(6)?,
-            sentence: row.get(7)?,
+            origin: text(row, 0)?,
+            origin_file: text(row, 1)?,
+            dag_id: text_or_null(row, 2)?,
+            queue: text_or_null(row, 3)?,
+            conn_id: text_or_null(row, 4)?,
+            parameter: text_or_null(row, 5)?,
+            reason: text(row, 6)?,
+            sentence: text(row, 7)?,
         };
         Ok((stored, row.get(8)?))
     };

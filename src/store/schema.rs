@@ -7,8 +7,10 @@
 //!   declarations themselves are in the DAG files. A row that was deleted stays as a tombstone.
 //! - `refusals`: what is written down and does not run, as the last trusted scan found it.
 //! - `scan_baseline`: what the DAG folder is known to have held, so that a restart into a half-mounted volume is noticed.
+//! - `airflow`: which API answered last, so that a start before Airflow reads ignore files as it will.
 //! - `dags`: which DAGs were seen unpaused, since messages are dropped for such a DAG only.
-//! - `restorations`: that the ledger's past is lost, because a broken file was moved aside.
+//! - `restorations`: that the ledger's past is lost, because a broken file was moved aside (`moved_aside` names it) or the file was
+//!   missing (`moved_aside` is empty).
 //! - `watchers`: who runs on this file and when its last cycle ended: one row.
 //! - `subscription_status`, `connection_status`: for people and the command line; derived, rewritten on every change.
 //!
@@ -141,6 +143,12 @@ CREATE TABLE scan_baseline (
     id            INTEGER PRIMARY KEY CHECK (id = 1),
     baseline      TEXT NOT NULL,
     updated_at_ms INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE airflow (
+    id             INTEGER PRIMARY KEY CHECK (id = 1),
+    api            TEXT NOT NULL CHECK (api IN ('v1', 'v2')),
+    answered_at_ms INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE dags (

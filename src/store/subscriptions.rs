@@ -1,10 +1,9 @@
 //! Subscriptions as rows: reading them, what people switch, and tombstones that were kept for long enough.
 
 use rusqlite::types::{Type, ValueRef};
-use rusqlite::{Connection, OptionalExtension as _, Row as SqlRow, params};
+use rusqlite::{OptionalExtension as _, Row as SqlRow, params};
 
 use super::{Store, StoreError};
-use crate::domain::declaration::Declaration;
 use crate::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
 use crate::domain::options::Options;
 use crate::domain::subscription::{Key, parse_conn_id, parse_dag_id, parse_queue};
@@ -76,21 +75,6 @@ impl Store {
         })
         .await
     }
-
-    /// Gives every declaration its row, made where it is missing; returns the ids in the order given.
-    ///
-    /// # Errors
-    /// Nothing was changed.
-    pub async fn upsert_subscriptions(
-        &self,
-        declarations: Vec<Declaration>,
-        now_ms: i64,
-    ) -> Result<Vec<SubscriptionId>, StoreError> {
-        self.call("to record subscriptions", move |connection| {
-            declarations.iter().map(|declaration| upsert(connection, declaration, now_ms)).collect()
-        })
-        .await
-    }
 }
 
 /// A text as it stands there. Other programs may have put bytes into it that are none: those must not hide the other rows.
@@ -133,22 +117,4 @@ fn to_row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
         created_at_ms: row.get(12)?,
         updated_at_ms: row.get(13)?,
     })
-}
-
-fn upsert(connection: &Connection, declaration: &Declaration, now_ms: i64) -> rusqlite::Result<SubscriptionId> {
-    let sql = "INSERT INTO subscriptions (dag_id, queue, conn_id, source, origin, origin_file, options, enabled, absent_cycles, \
-               created_at_ms, updated_at_ms) VALUES (?1, ?2, ?3, 'dag_file', ?4, ?6, '{}', 1, 0, ?5, ?5) \
-               ON CONFLICT (dag_id, queue, conn_id) DO UPDATE SET origin = excluded.origin, \
-                   updated_at_ms = CASE WHEN origin = excluded.origin THEN updated_at_ms \
-                                        ELSE max(excluded.updated_at_ms, updated_at_ms + 1) END \
-               RETURNING id";
-    let values = params![
-        declaration.dag_id.as_str(),
-        declaration.queue.as_str(),
-        declaration.conn_id.as_str(),
-        declaration.origin.to_string(),
-        now_ms,
-        declaration.origin.file
-    ];
-    connection.prepare_cached(sql)?.query_row(values, |row| row.get(0)).map(SubscriptionId)
 }

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::StoreError;
 use super::backup::Backups;
+use super::unwritten::Unwritten;
 use crate::telemetry::events;
 
 /// Commands that may wait for the thread. In-flight deliveries are bounded by the windows of their consumers and each has
@@ -32,6 +33,7 @@ type Job = Box<dyn FnOnce(Result<&Connection, Failure>) -> Answer + Send>;
 pub struct Store {
     route: Route,
     backups: Backups,
+    pub(super) unwritten: Unwritten,
 }
 
 #[derive(Clone)]
@@ -57,13 +59,14 @@ impl Store {
             drop(connection);
             let _ = done.send(());
         })?;
-        Ok((Self { route: Route::Thread(jobs), backups }, closed))
+        Ok((Self { route: Route::Thread(jobs), backups, unwritten: Unwritten::default() }, closed))
     }
 
     /// Runs every command at once on the caller's own thread, each in a transaction of its own: for flows under a test
     /// clock, which must not wait for another thread.
     pub(super) fn inline(connection: Connection, dir: PathBuf) -> Self {
-        Self { route: Route::Inline(Arc::new(Mutex::new(connection))), backups: Backups::Inline(dir) }
+        let route = Route::Inline(Arc::new(Mutex::new(connection)));
+        Self { route, backups: Backups::Inline(dir), unwritten: Unwritten::default() }
     }
 
     /// Asks for a backup of the subscriptions as they are committed now.
@@ -123,7 +126,7 @@ impl Store {
         drop(self.send(work, log_failure).await);
     }
 
-    async fn send<T: Send + 'static>(
+    pub(super) async fn send<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
         reply: impl FnOnce(rusqlite::Result<T>) + Send + 'static,

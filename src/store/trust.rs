@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::subscriptions::text;
 use super::{Store, StoreError};
 use crate::domain::trust::Baseline;
 
@@ -27,7 +28,7 @@ impl Store {
 }
 
 fn stored(connection: &Connection) -> rusqlite::Result<Option<String>> {
-    connection.prepare_cached("SELECT baseline FROM scan_baseline")?.query_row([], |row| row.get(0)).optional()
+    connection.prepare_cached("SELECT baseline FROM scan_baseline")?.query_row([], |row| text(row, 0)).optional()
 }
 
 /// Written only where it differs: a cycle in which nothing happens writes nothing.

@@ -116,6 +116,8 @@ events! {
     SCAN_DISTRUSTED = "scan.distrusted" @ Error;
     /// WARNING: a scan that was distrusted for three cycles is believed.
     SCAN_BELIEVED = "scan.believed" @ Warn;
+    /// INFO: after a scan that was not believed there is one that is.
+    SCAN_RECOVERED = "scan.recovered" @ Info;
     /// WARNING: a DAG file or directory could not be read.
     FILE_UNREADABLE = "file.unreadable" @ Warn;
     /// WARNING: changes of DAG files are not noticed at once, everywhere or in part.

@@ -22,3 +22,4 @@ mod scan;
 mod state;
 mod status;
 mod subscriptions;
+mod terminal;

@@ -91,7 +91,7 @@ fn real_broken_state_file_is_moved_aside_and_a_new_one_begun() {
     let garbage = "this is no state file ".repeat(1000);
     std::fs::write(setup.state_dir().join("state.db"), &garbage).unwrap();
     let mut watcher = setup.start();
-    watcher.announce("store.moved_aside");
+    watcher.announce("store.moved_aside").announce("store.restored");
     watcher.wait_event("store.moved_aside", SOON);
     watcher.wait_event("consumer.attached", SOON);
     let kept = std::fs::read_dir(setup.state_dir()).unwrap().any(|entry| {
@@ -136,6 +136,9 @@ fn real_one_faulty_subscription_does_not_keep_another_waiting() {
     setup.dag("bills", "bills", "rmq_default");
     bench.stub.set_dag("bills", StubDag::default());
     setup.dag("absent", "no_such_queue", "rmq_default");
+    for dag in ["lost", "absent"] {
+        bench.stub.set_dag(dag, StubDag::default());
+    }
     let mut watcher = setup.start();
     watcher.announce("consumer.failed");
     for dag in ["orders", "bills"] {

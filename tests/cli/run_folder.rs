@@ -39,11 +39,11 @@ fn real_dag_folder_that_vanishes_is_one_line_and_stops_nothing() {
     let setup = bench.setup();
     let (here, away) = (bench.folder.path().join("dags"), bench.folder.path().join("away"));
     let mut watcher = setup.start();
-    watcher.announce("scan.failed");
+    watcher.announce("scan.distrusted");
     watcher.wait_event("consumer.attached", SOON);
     std::fs::rename(&here, &away).unwrap();
-    let said = watcher.wait_event("scan.failed", SOON);
-    assert!(said.contains("} ERROR - ") && said.contains("what runs keeps running"), "{said}");
+    let said = watcher.wait_event("scan.distrusted", SOON);
+    assert!(said.contains("} ERROR - ") && said.contains("subscriptions stay as they are"), "{said}");
     for n in 0..3 {
         bench.broker.publish(&[Message::to_queue("orders", "x").id(&format!("m{n}"))]);
         bench.stub.wait_runs("orders", n + 1, LATER);
@@ -51,12 +51,13 @@ fn real_dag_folder_that_vanishes_is_one_line_and_stops_nothing() {
     assert_eq!(bench.broker.consumers("orders"), 1);
     std::fs::rename(&away, &here).unwrap();
     bench.broker.declare("bills", QueueKind::Classic, json!({}));
+    bench.stub.set_dag("bills", StubDag::default());
     setup.dag("bills", "bills", "rmq_default");
     watcher.wait_event("consumer.attached", SOON);
     wait_status(&setup.state_dir(), "orders", &["listening: "]);
-    assert_eq!(watcher.count_event("scan.failed"), 1, "{:#?}", watcher.lines());
+    assert_eq!(watcher.count_event("scan.distrusted"), 1, "{:#?}", watcher.lines());
     // Vanished a second time it is news again.
     std::fs::rename(&here, &away).unwrap();
-    watcher.wait_event("scan.failed", SOON);
+    watcher.wait_event("scan.distrusted", SOON);
     assert!(watcher.stop(SOON).success());
 }

@@ -65,6 +65,8 @@ fn every_bad_row_makes_it_one_and_is_told_with_its_sentence() {
     let waiting = "UPDATE subscription_status SET status = 'waiting_for_dag', last_error = 'Airflow has no DAG'";
     let refusal = "INSERT INTO refusals VALUES (1, 'b.py:2:1', 'b.py', 'd', NULL, NULL, 'queue', 'not_literal', \
                    'b.py:2:1: subscription of DAG \"d\" refused', 5)";
+    let unreadable = "INSERT INTO scan_baseline VALUES (1, '{\"unreadable\": [{\"file\": \"broken.py\", \"kind\": \"syntax\", \
+                      \"sentence\": \"broken.py:3: invalid syntax\"}]}', 5)";
     for (change, code, part) in [
         (
             "UPDATE subscription_status SET status = 'error', last_error = 'no queue \"orders\"'",
@@ -73,6 +75,13 @@ fn every_bad_row_makes_it_one_and_is_told_with_its_sentence() {
         ),
         ("UPDATE subscription_status SET status = 'failing', last_error = 'refused five'", 1, "refused five"),
         ("UPDATE subscriptions SET invalid = 'a.py:1:1: refused, `cooldown`'", 1, "a.py:1:1: refused, `cooldown`"),
+        (unreadable, 1, "unread  broken.py:3: invalid syntax"),
+        (unreadable, 1, "1 subscription: 1 listening; 1 unread"),
+        (
+            "UPDATE watchers SET last_error = 'the scan of the DAG folder is not believed'",
+            1,
+            "last cycle: the scan of the DAG folder is not believed",
+        ),
         (refusal, 1, "invalid  b.py:2:1: subscription of DAG \"d\" refused"),
         ("UPDATE connection_status SET status = 'degraded'", 1, "degraded"),
         ("UPDATE connection_status SET last_reconcile_at_ms = 5", 1, "stale"),
@@ -122,7 +131,8 @@ fn json_has_the_documented_shape() {
     let _alive = kept.alive(|_| unreachable!("status asks nobody"));
     kept.sql(
         "UPDATE subscriptions SET options = '{\"on_paused\":\"hold\"}';
-         INSERT INTO refusals VALUES (1, 'b.py:2:1', 'b.py', 'd', NULL, NULL, 'queue', 'not_literal', 'b.py:2:1: refused', 5)",
+         INSERT INTO refusals VALUES (1, 'b.py:2:1', 'b.py', 'd', NULL, NULL, 'queue', 'not_literal', 'b.py:2:1: refused', 5);
+         INSERT INTO scan_baseline VALUES (1, '{\"unreadable\": [{\"file\": \"c.py\", \"kind\": \"syntax\", \"sentence\": \"c.py:1: no\"}]}', 5)",
     );
     let said = kept.says(&["status", "--json"]);
     assert_eq!(said.code, Some(1), "{said:?}");

@@ -247,8 +247,26 @@ fn the_default_syntax_is_that_of_airflow_3_until_the_version_is_known() {
     let mut scanner = Scanner::new(folder.path());
     let default = scanner.default_syntax();
     assert_eq!(origins(&scanner.scan().unwrap()), ["a.py", "b_test.py"]);
-    default.set(IgnoreSyntax::Regexp);
+    default.set(Some(IgnoreSyntax::Regexp));
     assert_eq!(origins(&scanner.scan().unwrap()), ["a.py"]);
+}
+
+#[test]
+fn what_either_syntax_leaves_out_is_undecided_while_none_is_known() {
+    let names = ["a.py", "archive/x_draft.py", "b_test.py", "lib/c.py", "team/keep.py", "team/lib/d.py"];
+    let rules = [("", ".*_draft.*\n*_test.py\n^lib\n"), ("team/", "*.py\n!keep.py\n")];
+    let folder = laid_out(&names, &rules);
+    let mut scanner = Scanner::new(folder.path());
+    scanner.default_syntax().set(None);
+    let scan = scanner.scan().unwrap();
+    assert_eq!(origins(&scan), ["a.py", "team/keep.py"]);
+    let mut undecided = scan.undecided;
+    undecided.sort();
+    assert_eq!(undecided, ["archive/x_draft.py", "b_test.py", "lib", "team/lib/d.py"]);
+    assert_eq!(scan.unreadable, [], "a line may be one of the other syntax");
+    assert_eq!((scan.listed, scan.readable), (2, 2));
+    scanner.default_syntax().set(Some(IgnoreSyntax::Regexp));
+    assert_eq!(scanner.scan().unwrap().undecided, [] as [String; 0]);
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! The watch: what wakes, what does not, and what is not lost.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::time::Duration;
 
-use rmq_watcher::discovery::{Scanner, Watch};
+use rmq_watcher::discovery::{Places, Scanner, Watch};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
@@ -21,8 +22,7 @@ fn within(check: impl AsyncFnOnce()) {
 fn scan(watch: &mut Watch, scanner: &mut Scanner) {
     watch.settle();
     scanner.scan().unwrap();
-    let directories: Vec<PathBuf> = scanner.directories().to_vec();
-    watch.rearm(&directories).unwrap();
+    watch.arms().rearm(scanner.places()).unwrap();
 }
 
 /// A watch that is armed for what is there.
@@ -119,7 +119,8 @@ fn directory_that_is_gone_is_no_trouble_and_the_rest_is_watched() {
     within(async || {
         let folder = TempDir::new().unwrap();
         let mut watch = Watch::new().unwrap();
-        watch.rearm(&[folder.path().join("gone"), folder.path().to_owned()]).unwrap();
+        let directories = vec![folder.path().join("gone"), folder.path().to_owned()];
+        watch.arms().rearm(&Places { directories, ..Places::default() }).unwrap();
         timeout(SOON, watch.changed()).await.expect("once after it was armed");
         write(folder.path(), "a.py", "");
         timeout(SOON, watch.changed()).await.expect("a change");
@@ -137,5 +138,32 @@ fn directory_that_left_the_scan_is_watched_no_more() {
         scan(&mut watch, &mut scanner);
         write(folder.path(), "team/a.py", "x = 1");
         assert!(timeout(Duration::from_millis(50), watch.changed()).await.is_err(), "left out");
+    });
+}
+
+#[test]
+fn link_on_the_way_to_the_folder_that_is_switched_wakes_and_its_neighbours_do_not() {
+    within(async || {
+        let place = TempDir::new().unwrap();
+        write(place.path(), "revs/1/dags/a.py", "");
+        write(place.path(), "revs/2/dags/a.py", "");
+        let switch = |to: &str| {
+            symlink(to, place.path().join("new")).unwrap();
+            fs::rename(place.path().join("new"), place.path().join("repo.git")).unwrap();
+        };
+        switch("revs/1");
+        for folder in ["repo.git", "repo.git/dags"] {
+            let (mut watch, mut scanner) = armed(&place.path().join(folder)).await;
+            write(place.path(), "busy.py", "");
+            assert!(timeout(Duration::from_millis(50), watch.changed()).await.is_err(), "a neighbour");
+            switch("revs/2");
+            timeout(SOON, watch.changed()).await.unwrap_or_else(|_| panic!("{folder} was switched"));
+            scan(&mut watch, &mut scanner);
+            timeout(SOON, watch.changed()).await.expect("once for the new folder");
+            scan(&mut watch, &mut scanner);
+            write(place.path(), "revs/2/dags/a.py", "x = 1");
+            timeout(SOON, watch.changed()).await.expect("the new folder is watched");
+            switch("revs/1");
+        }
     });
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::support::stub_airflow::StubDag;
 use crate::support::{
     Airflow, AirflowVersion, Broker, BrokerVersion, Dialect, Message, QueueKind, Setup, StubAirflow, Watcher,
     eventually,
@@ -88,6 +89,7 @@ fn real_poison_literal_in_one_file_stops_no_other_subscription() {
     }
     for dag in ["good_a", "good_b"] {
         broker.declare(dag, QueueKind::Classic, json!({}));
+        stub.set_dag(dag, StubDag::default());
         setup.dag(dag, dag, "rmq_default");
         broker.publish(&[Message::to_queue(dag, "x").id("m0")]);
     }
@@ -115,7 +117,10 @@ impl Six {
         let setup =
             Setup::in_folder(root.path()).stub(&stub).connection("rmq_default", &broker.url()).config(EVERY_SECOND);
         let six = Self { broker, stub, setup, root };
-        (0..6).for_each(|n| six.broker.declare(&format!("q{n}"), QueueKind::Classic, json!({})));
+        for n in 0..6 {
+            six.broker.declare(&format!("q{n}"), QueueKind::Classic, json!({}));
+            six.stub.set_dag(&format!("dag{n}"), StubDag::default());
+        }
         six.write();
         six
     }

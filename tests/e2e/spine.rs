@@ -37,7 +37,7 @@ fn real_message_becomes_a_finished_run_of_real_airflow() {
 }
 
 #[test]
-fn real_wrong_airflow_password_holds_the_message_and_says_so() {
+fn real_wrong_airflow_password_leaves_the_message_in_its_queue_and_says_so() {
     let (airflow, broker) = (Airflow::shared(AirflowVersion::V3), Broker::shared(BrokerVersion::V3));
     broker.declare("orders", QueueKind::Classic, json!({}));
     let folder = tempfile::tempdir().unwrap();
@@ -46,10 +46,10 @@ fn real_wrong_airflow_password_holds_the_message_and_says_so() {
         .connection("rmq_default", &broker.url());
     setup.dag("e2e_orders", "orders", "rmq_default");
     let mut watcher = setup.start();
-    watcher.announce("delivery.held").announce("airflow.");
+    watcher.announce("dags.unread").announce("variable.unread").announce("airflow.");
     broker.publish(&[Message::to_queue("orders", "x").id("held")]);
     wait_status(&setup.state_dir(), &["error: ", "password"]);
-    broker.wait_counts("orders", 0, 1);
+    broker.wait_counts("orders", 1, 0);
     assert!(watcher.runs());
     assert!(!watcher.lines().iter().any(|line| line.contains("S3CRET-PLANT")));
     assert!(watcher.stop(SOON).success());

@@ -1,154 +1,17 @@
 //! The control flow: what is declared runs, a failed read changes nothing, and no accident costs a subscription.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
 use std::time::Duration;
 
 use rmq_watcher::domain::control::{Answer, Request};
-use rmq_watcher::domain::cycle_settings::{Configured, Variable};
-use rmq_watcher::domain::declaration::{Declaration, Origin};
+use rmq_watcher::domain::cycle_settings::Variable;
 use rmq_watcher::domain::ids::SubscriptionId;
 use rmq_watcher::domain::options::{OnPaused, Options};
-use rmq_watcher::domain::shutdown::Phase;
-use rmq_watcher::ports::{Declarations, Declared};
-use rmq_watcher::reconcile::{self, Asked, Controls, Pace};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use rmq_watcher::ports::Declared;
 use tokio::time::Instant;
 
-use crate::world::{World, context, limits, run};
-
-/// What a scan brings, until something else is set; a change of it can be told as inotify would.
-#[derive(Clone)]
-struct Folder(Rc<Inner>);
-
-struct Inner {
-    now: RefCell<Result<Declared, String>>,
-    scripted: RefCell<VecDeque<Result<Declared, String>>>,
-    hangs: RefCell<Option<Rc<Notify>>>,
-    scans: RefCell<Vec<Instant>>,
-    changed: Notify,
-}
-
-impl Folder {
-    fn of(now: Result<Declared, String>) -> Self {
-        Self(Rc::new(Inner {
-            now: RefCell::new(now),
-            scripted: RefCell::default(),
-            hangs: RefCell::default(),
-            scans: RefCell::default(),
-            changed: Notify::new(),
-        }))
-    }
-
-    fn then(self, scans: impl IntoIterator<Item = Result<Declared, String>>) -> Self {
-        self.0.scripted.borrow_mut().extend(scans);
-        self
-    }
-
-    fn set(&self, now: Result<Declared, String>) {
-        *self.0.now.borrow_mut() = now;
-    }
-
-    fn touch(&self, now: Result<Declared, String>) {
-        self.set(now);
-        self.0.changed.notify_one();
-    }
-
-    fn hang(&self) -> Rc<Notify> {
-        let release = Rc::new(Notify::new());
-        self.0.hangs.replace(Some(Rc::clone(&release)));
-        release
-    }
-
-    fn scans(&self) -> usize {
-        self.0.scans.borrow().len()
-    }
-}
-
-impl Declarations for Folder {
-    async fn scan(&mut self) -> Result<Declared, String> {
-        self.0.scans.borrow_mut().push(Instant::now());
-        let hangs = self.0.hangs.take();
-        if let Some(release) = hangs {
-            release.notified().await;
-        }
-        let scripted = self.0.scripted.borrow_mut().pop_front();
-        scripted.unwrap_or_else(|| self.0.now.borrow().clone())
-    }
-
-    async fn changed(&mut self) {
-        self.0.changed.notified().await;
-    }
-}
-
-fn declared(subscriptions: &[(&str, &str)]) -> Result<Declared, String> {
-    with_options(subscriptions, &Options::default())
-}
-
-fn with_options(subscriptions: &[(&str, &str)], options: &Options) -> Result<Declared, String> {
-    let origin = || Origin { file: "a.py".into(), line: 1, column: 1 };
-    let declarations = subscriptions.iter().map(|(dag, queue)| {
-        let declaration = Declaration::new(dag, queue, "rmq_default", origin()).unwrap();
-        Declaration { options: options.clone(), ..declaration }
-    });
-    let declarations = declarations.collect();
-    Ok(Declared { declarations, listed: 10, readable: 10, ..Declared::default() })
-}
-
-fn pace(can_start: bool) -> Pace {
-    Pace { configured: Configured::default(), environment: [None, None], can_start, hostname: "host".into() }
-}
-
-/// A control flow under way, and what people may ask of it.
-struct Running<'a> {
-    world: &'a World,
-    folder: Folder,
-    requests: mpsc::Sender<Asked>,
-}
-
-impl Running<'_> {
-    async fn ask(&self, request: Request) -> Answer {
-        let (reply, answer) = oneshot::channel();
-        self.requests.send((request, reply)).await.unwrap();
-        answer.await.unwrap()
-    }
-
-    async fn cycles(&self, n: usize) {
-        let wanted = self.folder.scans() + n;
-        self.world.until("cycles have passed", |_| self.folder.scans() >= wanted).await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-
-    fn misses(&self) -> String {
-        self.world.sql("SELECT absent_cycles FROM subscriptions WHERE dag_id = 'dag'")
-    }
-
-    fn rows(&self) -> String {
-        self.world.sql("SELECT count(*) FROM subscriptions WHERE deleted_at_ms IS NULL")
-    }
-
-    async fn serves(&self, id: &'static str) {
-        let before = self.world.airflow.run_ids().len();
-        self.world.broker.publish(Some(id), "x");
-        self.world.until_drained().await;
-        assert_eq!(self.world.airflow.run_ids().len(), before + 1);
-    }
-}
-
-async fn with_flow(world: &World, folder: Folder, can_start: bool, check: impl AsyncFnOnce(&Running<'_>)) {
-    let context = context(world.dir.path(), &world.airflow, limits());
-    let asking = tokio::task::spawn_local(rmq_watcher::pipeline::ask_waiting(Rc::clone(&context)));
-    let (stop, phase) = watch::channel(Phase::Running);
-    let (requests, asked) = mpsc::channel(4);
-    let controls = Controls { scheduler_exited: Box::new(|| None), requests: asked, phase };
-    let flow = reconcile::run(context, Rc::new(world.broker.clone()), folder.clone(), pace(can_start), controls);
-    let flow = tokio::task::spawn_local(flow);
-    check(&Running { world, folder, requests }).await;
-    stop.send_replace(Phase::Stopping);
-    flow.await.unwrap();
-    asking.abort();
-}
+use crate::fake_airflow::stale;
+use crate::flowing::{Folder, declared, with_flow, with_options};
+use crate::world::{World, run};
 
 #[test]
 fn what_is_declared_is_served_and_a_failed_scan_changes_nothing() {
@@ -255,6 +118,49 @@ fn a_key_that_is_missing_keeps_its_consumer_for_three_scans_and_leaves_with_the_
 }
 
 #[test]
+fn what_was_not_looked_at_is_not_missing() {
+    run(async {
+        let world = World::new();
+        with_flow(&world, Folder::of(declared(&[("dag", "orders")])), true, async |flow| {
+            flow.serves("m1").await;
+            for hidden in ["a.py", ""] {
+                let undecided = vec![hidden.to_owned()];
+                flow.folder.set(declared(&[]).map(|scan| Declared { undecided, ..scan }));
+                flow.cycles(6).await;
+                assert_eq!((flow.rows().as_str(), flow.misses().as_str()), ("1", "0"), "{hidden:?}");
+            }
+            flow.folder.set(declared(&[]).map(|scan| Declared { undecided: vec!["b.py".to_owned()], ..scan }));
+            flow.cycles(1).await;
+            assert_eq!(flow.misses(), "1");
+        })
+        .await;
+    });
+}
+
+#[test]
+fn restarts_count_no_faster_than_the_interval() {
+    run(async {
+        let world = World::new();
+        let folder = Folder::of(declared(&[("dag", "orders")]));
+        with_flow(&world, folder, true, async |flow| flow.serves("m1").await).await;
+        for _ in 0..12 {
+            with_flow(&world, Folder::of(declared(&[])), true, async |flow| {
+                flow.cycles(1).await;
+                assert_eq!(flow.rows(), "1");
+            })
+            .await;
+        }
+        assert_eq!(world.sql("SELECT absent_cycles FROM subscriptions"), "0");
+        with_flow(&world, Folder::of(declared(&[])), true, async |flow| {
+            flow.cycles(1).await;
+            flow.cycles(1).await;
+            assert_eq!(flow.misses(), "1", "an interval after the first start it counts");
+        })
+        .await;
+    });
+}
+
+#[test]
 fn a_key_that_comes_back_in_time_has_the_same_consumer() {
     run(async {
         let world = World::new();
@@ -290,6 +196,65 @@ fn wakes_apply_at_once_and_count_no_misses() {
             assert_eq!(flow.ask(Request::Wake).await, Answer::Done);
             assert_eq!(flow.misses(), "0");
             assert!(before.elapsed() < Duration::from_secs(50), "{:?}", before.elapsed());
+        })
+        .await;
+    });
+}
+
+/// No cycle of the interval comes between.
+fn with_long_interval(world: &World) {
+    world.airflow.set_variable("rmq_watcher_reconcile_interval", Variable::Set("3600".into()));
+}
+
+#[test]
+fn files_are_scanned_after_a_second_of_quiet_and_ten_seconds_after_the_first_change_at_the_latest() {
+    run(async {
+        let world = World::new();
+        with_long_interval(&world);
+        with_flow(&world, Folder::of(declared(&[])), true, async |flow| {
+            flow.cycles(1).await;
+            let (scans, began) = (flow.folder.scans(), Instant::now());
+            for _ in 0..9 {
+                flow.folder.touch(declared(&[]));
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            assert_eq!(flow.folder.scans(), scans, "not quiet for a second");
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let at = flow.folder.since(began);
+            assert_eq!(at.len(), 1, "{at:?}");
+            assert!((3.4..3.5).contains(&at[0]), "{at:?}");
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_secs(29) {
+                flow.folder.touch(declared(&[]));
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            let at = flow.folder.since(began);
+            assert_eq!(at.len(), 2, "{at:?}");
+            assert!((10.0..10.1).contains(&at[0]) && (20.0..20.7).contains(&at[1]), "{at:?}");
+        })
+        .await;
+    });
+}
+
+#[test]
+fn files_bring_no_cycle_before_ten_times_what_the_last_one_took() {
+    run(async {
+        let world = World::new();
+        with_long_interval(&world);
+        with_flow(&world, Folder::of(declared(&[])), true, async |flow| {
+            flow.cycles(1).await;
+            let began = Instant::now();
+            let release = flow.folder.hang();
+            flow.folder.touch(declared(&[]));
+            // The scan begins after a second and takes five.
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            release.notify_one();
+            for _ in 0..200 {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                flow.folder.touch(declared(&[]));
+            }
+            let at = flow.folder.since(began);
+            assert!((1.0..1.1).contains(&at[0]) && (51.0..51.2).contains(&at[1]), "{at:?}");
         })
         .await;
     });
@@ -426,5 +391,27 @@ fn a_stop_comes_between_steps_and_waits_for_no_scan() {
         assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
         assert_eq!(world.sql("SELECT stopped_at_ms IS NULL FROM watchers"), "0");
         drop(release);
+    });
+}
+
+#[test]
+fn a_status_that_the_state_file_refused_is_written_at_a_later_cycle() {
+    run(async {
+        let world = World::new();
+        with_flow(&world, Folder::of(declared(&[("dag", "orders")])), true, async |flow| {
+            world.until("green", |w| w.status().starts_with("listening")).await;
+            world.execute(
+                "CREATE TRIGGER full BEFORE UPDATE ON subscription_status BEGIN SELECT raise(ABORT, 'disk full'); END",
+            );
+            world.airflow.set_dags(stale());
+            world.until("consuming was stopped", |w| !w.broker.is_consumed()).await;
+            flow.cycles(1).await;
+            assert!(world.status().starts_with("listening"), "{}", world.status());
+            world.execute("DROP TRIGGER full");
+            flow.cycles(1).await;
+            assert!(world.status().starts_with("waiting_for_dag: "), "{}", world.status());
+            assert_eq!(world.sql("SELECT consumer_tag FROM subscription_status"), "NULL");
+        })
+        .await;
     });
 }

@@ -35,7 +35,7 @@ fn nothing_is_consumed_before_airflow_has_said_something_of_the_dag() {
         world.broker.publish(Some("m"), "x");
         world.start();
         world.until("told", |w| w.status().contains("503")).await;
-        assert!(world.status().starts_with("waiting_for_dag: "), "{}", world.status());
+        assert!(world.status().starts_with("error: Airflow has not said yet"), "{}", world.status());
         secs(300).await;
         assert_eq!((world.broker.channels(), world.broker.ready()), (0, 1));
         world.airflow.set_dags(dag(false));
@@ -103,6 +103,66 @@ fn a_dag_that_was_unpaused_once_loses_the_messages_of_its_pause() {
         world.broker.publish(Some("c"), "x");
         world.until_drained().await;
         assert_eq!(world.airflow.run_ids().len(), 2, "unpaused meanwhile: the fresh answer says so");
+    });
+}
+
+/// A consumer whose DAG was unpaused once and is paused now, so that its messages are dropped.
+async fn dropping() -> World {
+    let world = World::new();
+    world.seen_unpaused.set(true);
+    world.airflow.set_dags(dag(true));
+    world.start();
+    world.until("green", is_listening).await;
+    world
+}
+
+#[test]
+fn a_message_is_dropped_only_once_that_is_recorded() {
+    run(async {
+        let world = dropping().await;
+        world.execute(
+            "CREATE TRIGGER full BEFORE UPDATE ON ledger WHEN new.outcome = 'dropped' \
+             BEGIN SELECT raise(ABORT, 'disk full'); END",
+        );
+        world.broker.publish(None, "x");
+        world.broker.publish(Some("m"), "x");
+        world.until("told", |w| w.status().contains("disk full")).await;
+        secs(600).await;
+        assert_eq!((world.broker.verbs().len(), world.broker.unacked()), (0, 2));
+        world.execute("DROP TRIGGER full");
+        world.until_drained().await;
+        let dropped = "SELECT count(*) FROM ledger WHERE outcome = 'dropped' AND reason = 'paused'";
+        assert_eq!((world.sql(dropped).as_str(), world.airflow.run_ids().len()), ("2", 0));
+        world.until("green", is_listening).await;
+    });
+}
+
+#[test]
+fn a_message_without_a_row_is_not_dropped_and_is_started_once_its_dag_is_unpaused() {
+    run(async {
+        let world = dropping().await;
+        world.execute("CREATE TRIGGER full BEFORE INSERT ON ledger BEGIN SELECT raise(ABORT, 'disk full'); END");
+        world.broker.publish(Some("m"), "x");
+        world.until("told", |w| w.status().contains("took no record of this message")).await;
+        secs(600).await;
+        assert_eq!((world.broker.verbs().len(), world.broker.unacked()), (0, 1));
+        world.airflow.set_dags(dag(false));
+        world.until_drained().await;
+        assert_eq!(world.airflow.run_ids().len(), 1);
+    });
+}
+
+#[test]
+fn a_message_without_a_row_gets_one_when_it_comes_again_and_is_dropped_then() {
+    run(async {
+        let world = dropping().await;
+        world.execute("CREATE TRIGGER full BEFORE INSERT ON ledger BEGIN SELECT raise(ABORT, 'disk full'); END");
+        world.broker.publish(Some("m"), "x");
+        world.until("told", |w| w.status().contains("took no record of this message")).await;
+        world.execute("DROP TRIGGER full");
+        world.until_drained().await;
+        assert_eq!(world.broker.verbs(), [(Some("m".into()), Verb::GiveBackUntried), (Some("m".into()), Verb::Ack)]);
+        assert_eq!(world.sql("SELECT outcome FROM ledger"), "dropped");
     });
 }
 
@@ -322,7 +382,7 @@ fn a_worker_that_waits_for_its_dag_leaves_at_once() {
         let world = World::new();
         world.airflow.set_dags(unwell());
         world.start();
-        world.until("told", |w| w.status().starts_with("waiting_for_dag")).await;
+        world.until("told", |w| w.status().starts_with("error: Airflow has not said yet")).await;
         let start = Instant::now();
         world.leave().await;
         assert!(start.elapsed() < Duration::from_millis(100));

@@ -55,8 +55,8 @@ fn pauses_grow_to_a_minute_and_airflows_own_wish_counts() {
         // 1 + 2 + 4 + 8 + 16 + 32 + 60 + 60, each within 20 %.
         assert!((Duration::from_secs(146)..Duration::from_secs(221)).contains(&eight), "{eight:?}");
         world.until_drained().await;
-        // The ninth request is noticed up to a hundredth of the time later.
-        assert!(start.elapsed() - eight >= Duration::from_secs(295));
+        // The ninth try is seen up to a look (10 ms) after it was made.
+        assert!(start.elapsed() - eight >= Duration::from_millis(299_980));
     });
 }
 
@@ -144,7 +144,7 @@ fn answers_that_are_lost_again_and_again_are_waited_out_and_the_deadline_holds()
         world.broker.publish(None, "x");
         world.until("told", |w| w.status() == "error: 502 of a gateway").await;
         world.until("given back", |w| w.broker.verbs() == [(None, Verb::GiveBackTried)]).await;
-        // Each pause may be a fifth shorter than its nominal length.
+        // Six pauses to a minute and then one a minute, each up to 20 % shorter: 12 pauses at most.
         assert!(world.airflow.triggers().len() <= 13, "{} requests in 300 s", world.airflow.triggers().len());
     });
 }

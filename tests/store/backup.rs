@@ -3,12 +3,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rmq_watcher::domain::ids::SubscriptionId;
-use rmq_watcher::domain::sync::RowChange;
-use rmq_watcher::store::Restored;
-use rmq_watcher::store::open::{FILE_NAME, open, open_inline};
+use rmq_watcher::domain::sync::{Row, RowChange};
+use rmq_watcher::store::open::{FILE_NAME, Opened, open, open_inline};
 use rmq_watcher::store::sync::ToWrite;
+use rmq_watcher::store::{Restored, StoreError};
+use rusqlite::Connection;
 
 use crate::rows::{File, insert, run};
 
@@ -116,6 +118,122 @@ fn without_a_backup_a_broken_file_is_begun_empty_and_marked() {
         let (file, restored) = reopen(tempfile::tempdir().unwrap());
         assert_eq!(restored, Restored { backup: None, subscriptions: 0 });
         assert_eq!(file.number("SELECT count(*) FROM restorations WHERE backup IS NULL AND subscriptions = 0"), 1);
+    });
+}
+
+/// A state directory with a backup of three subscriptions, the second of them switched off; what they are.
+async fn with_backups() -> (tempfile::TempDir, Vec<Row>) {
+    let file = File::new();
+    file.sync(["a", "b", "c"].map(insert).into(), 1).await;
+    file.store.set_enabled(SubscriptionId(2), false, 2).await.unwrap();
+    let rows = file.rows().await;
+    (file.dir, rows)
+}
+
+fn open_again(dir: tempfile::TempDir) -> (File, Opened) {
+    let (store, opened) = open_inline(dir.path(), 77).unwrap();
+    (File { store, dir }, opened)
+}
+
+#[test]
+fn a_file_without_content_is_a_broken_one() {
+    let empty = |path: &Path| fs::write(path, "").unwrap();
+    let without_version = |path: &Path| {
+        fs::remove_file(path).unwrap();
+        Connection::open(path).unwrap().execute_batch("PRAGMA journal_mode = WAL; VACUUM").unwrap();
+        assert!(fs::metadata(path).unwrap().len() > 0);
+    };
+    for cut in [&empty as &dyn Fn(&Path), &without_version] {
+        run(async {
+            let (dir, before) = with_backups().await;
+            cut(&dir.path().join(FILE_NAME));
+            let (file, opened) = open_again(dir);
+            assert!(opened.moved_aside.is_some_and(|aside| aside.exists()));
+            assert_eq!(opened.restored.unwrap().subscriptions, 3);
+            assert_eq!(file.rows().await, before);
+            for n in 0..6 {
+                file.sync(vec![insert(&format!("d{n}"))], 100 + n).await;
+            }
+            assert_eq!(file.row("b").await, before[1], "what later changes save has it too");
+        });
+    }
+}
+
+#[test]
+fn a_missing_file_is_begun_with_the_backup_and_marked_and_a_first_one_is_not() {
+    run(async {
+        let (dir, before) = with_backups().await;
+        fs::remove_file(dir.path().join(FILE_NAME)).unwrap();
+        let (file, opened) = open_again(dir);
+        assert_eq!((opened.moved_aside, opened.restored.map(|restored| restored.subscriptions)), (None, Some(3)));
+        assert_eq!(file.rows().await, before);
+        let marked =
+            "SELECT count(*) FROM restorations WHERE moved_aside = '' AND backup = 'subscriptions-000002.json'";
+        assert_eq!(file.number(marked), 1);
+        let (file, opened) = open_again(file.dir);
+        assert_eq!((opened.restored, file.number(marked)), (None, 1), "once");
+
+        let (file, opened) = open_again(tempfile::tempdir().unwrap());
+        assert_eq!((opened.restored, file.number("SELECT count(*) FROM restorations")), (None, 0));
+    });
+}
+
+#[test]
+fn a_beginning_that_was_killed_is_begun_again() {
+    run(async {
+        let (dir, before) = with_backups().await;
+        let path = |name: &str| dir.path().join(name);
+        // The broken file had been moved, what belongs to it not yet; the new one was half written, or of other rows.
+        fs::remove_file(path(FILE_NAME)).unwrap();
+        let other = File::new();
+        other.sync(vec![insert("other")], 1).await;
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)");
+        other.sync(vec![insert("another")], 2).await;
+        for (from, to) in
+            [("state.db-wal", "state.db-wal"), ("state.db", "state.db.new"), ("state.db-wal", "state.db.new-journal")]
+        {
+            fs::copy(other.dir.path().join(from), path(to)).unwrap();
+        }
+        assert!(fs::metadata(path("state.db-wal")).unwrap().len() > 0);
+        let (file, opened) = open_again(dir);
+        assert_eq!(opened.restored.unwrap().subscriptions, 3);
+        assert_eq!(file.rows().await, before);
+        let left = fs::read_dir(file.dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert!(!left.into_iter().any(|name| name.to_string_lossy().contains(".new")));
+    });
+}
+
+const ON_A_FULL_DISK: &str = "STATE_DIR_ON_A_FULL_DISK";
+
+#[test]
+fn on_a_full_disk_a_broken_file_waits_in_its_place_for_the_whole_restoration() {
+    if let Some(dir) = std::env::var_os(ON_A_FULL_DISK) {
+        // The second process, whose files may not grow: what is to be done fails in the middle.
+        let error = open_inline(Path::new(&dir), 5).err().unwrap();
+        assert!(matches!(error, StoreError::NotNow { .. }), "{error}");
+        return;
+    }
+    run(async {
+        let (dir, before) = with_backups().await;
+        spoil(dir.path());
+        for _ in 0..2 {
+            let limited = "trap '' XFSZ; ulimit -f 16; exec \"$0\" --exact \"$1\"";
+            let name = "backup::on_a_full_disk_a_broken_file_waits_in_its_place_for_the_whole_restoration";
+            let done = Command::new("sh")
+                .args(["-c", limited])
+                .arg(std::env::current_exe().unwrap())
+                .arg(name)
+                .env(ON_A_FULL_DISK, dir.path())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&done.stdout);
+            assert!(done.status.success() && said.contains("1 passed"), "{said}");
+            assert_eq!(fs::read_to_string(dir.path().join(FILE_NAME)).unwrap(), "this is no database");
+        }
+        let (file, opened) = open_again(dir);
+        assert!(opened.moved_aside.is_some());
+        assert_eq!(file.rows().await, before);
+        assert_eq!(file.number("SELECT count(*) FROM restorations WHERE subscriptions = 3"), 1);
     });
 }
 

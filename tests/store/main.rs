@@ -7,6 +7,7 @@ mod ledger;
 mod migration;
 mod opening;
 mod rows;
+mod statuses;
 mod sync;
 mod view;
 mod watcher;

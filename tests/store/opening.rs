@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use rmq_watcher::domain::view::Process;
 use rmq_watcher::store::lock::try_lock;
 use rmq_watcher::store::open::{self, Looked, Opened, open, open_inline};
 use rmq_watcher::store::{Store, StoreError};
@@ -98,7 +99,7 @@ fn the_lock_has_one_holder_who_can_be_named() {
     let held = try_lock(dir.path()).unwrap().unwrap_or_else(|holder| panic!("taken by {holder:?}"));
     let holder = try_lock(dir.path()).unwrap().err().expect("it is taken");
     assert_eq!(holder.pid, Some(i32::try_from(std::process::id()).unwrap()));
-    assert_eq!(holder.state, "running");
+    assert_eq!(holder.state, Process::Running);
     drop(held);
     assert!(try_lock(dir.path()).unwrap().is_ok());
 }

@@ -1,6 +1,6 @@
 //! Subscriptions as rows, between a test and the state file.
 
-use rmq_watcher::domain::declaration::{Declaration, Origin};
+use rmq_watcher::domain::declaration::{Declaration, Names, Origin, Refusal, RefusalReason};
 use rmq_watcher::domain::ids::{DagId, SubscriptionId};
 use rmq_watcher::domain::sync::{Row, RowChange, Source};
 use rmq_watcher::store::Store;
@@ -113,6 +113,32 @@ fn values_that_no_program_of_ours_writes_hide_no_other_row_and_stop_no_backup() 
         assert_eq!(rows.iter().filter(|row| row.should_run()).count(), 2);
         file.store.set_enabled(SubscriptionId(3), false, 11).await.unwrap();
         assert_eq!(std::fs::read_dir(file.dir.path().join("backup")).unwrap().count(), 2);
+    });
+}
+
+#[test]
+fn bytes_that_are_no_text_in_any_other_table_fail_neither_a_sync_nor_a_load() {
+    run(async {
+        let file = File::new();
+        let refusal = Refusal {
+            origin: declared("d", 3).origin,
+            dag_id: None,
+            parameter: None,
+            names: Names::Unknown,
+            reason: RefusalReason::NoQueue,
+        };
+        let scan = || ToWrite { refusals: vec![refusal.clone()], ..ToWrite::default() };
+        file.store.apply_sync(scan(), || true, 1).await.unwrap();
+        file.store.seen_unpaused(["a", "b"].map(DagId::new).into(), 1).await.unwrap();
+        file.execute(
+            "UPDATE refusals SET origin = CAST(x'ff' AS TEXT), dag_id = CAST(x'62ff' AS TEXT), sentence = CAST(x'ff' AS TEXT); \
+             UPDATE dags SET dag_id = CAST(x'62ff' AS TEXT) WHERE dag_id = 'b'; \
+             UPDATE scan_baseline SET baseline = CAST(x'7bff' AS TEXT)",
+        );
+        assert!(file.store.load_seen_unpaused().await.unwrap().contains(&DagId::new("a")));
+        assert_eq!(file.store.load_baseline().await.unwrap(), None);
+        file.store.apply_sync(scan(), || true, 2).await.unwrap();
+        assert_eq!(file.number("SELECT count(*) FROM refusals WHERE origin = 'd.py:3:1' AND dag_id IS NULL"), 1);
     });
 }
 

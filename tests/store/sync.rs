@@ -86,6 +86,7 @@ fn a_deleted_row_loses_its_status_and_keeps_id_and_flag_for_its_return_after_a_r
             refusals: &[],
             failing: &Default::default(),
             unreadable_directories: &[],
+            bundles: &[],
         };
         let planned = plan(&rows, scanned, None, true);
         reopened.sync(planned.changes.into_iter().map(|change| change.act).collect(), 20).await;
@@ -197,6 +198,8 @@ fn the_baseline_is_kept_and_one_that_cannot_be_understood_is_begun_anew() {
             nothing_readable_believed: true,
             believed: true,
             failing: [("a.py".to_owned(), 2)].into(),
+            unreadable: vec![],
+            counted_at_ms: 7,
         };
         file.store.save_baseline(baseline.clone(), 5).await.unwrap();
         assert_eq!(file.store.load_baseline().await.unwrap(), Some(baseline.clone()));

@@ -3,8 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
 use rmq_watcher::domain::ids::SubscriptionId;
-use rmq_watcher::domain::view::{Facts, Lock};
+use rmq_watcher::domain::view::{Facts, Lock, Process};
 use rmq_watcher::store::lock::{Looked, look, try_lock};
 use rmq_watcher::store::open::open_inline;
 use rmq_watcher::store::{StoreError, view};
@@ -106,7 +109,7 @@ fn watcher_that_writes_is_read_beside_and_not_held_up() {
     let facts = view::read(dir.path()).unwrap();
     assert_eq!(ids(&facts), [1, 2], "what is not committed is not there");
     let Lock::Held { pid, process, since_ms: Some(since_ms) } = facts.lock else { panic!("{:?}", facts.lock) };
-    assert_eq!((pid, process.as_str()), (i32::try_from(std::process::id()).ok(), "running"));
+    assert_eq!((pid, process), (i32::try_from(std::process::id()).ok(), Process::Running));
     assert!(since_ms > 1_700_000_000_000, "{since_ms}");
     writer.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     assert_eq!(ids(&view::read(dir.path()).unwrap()), [1, 2, 3, 4]);
@@ -137,6 +140,21 @@ fn values_that_no_program_of_ours_writes_hide_nothing() {
     assert_eq!(ids(&facts), [1, 2]);
     assert_eq!((facts.subscriptions[0].dag_id.as_str(), facts.subscriptions[0].absent_cycles), ("d\u{fffd}", 0));
     assert_eq!(facts.connections[0].consumer_count, Some(u32::MAX));
+}
+
+#[test]
+fn what_the_last_believed_scan_could_not_read_is_read_from_the_baseline() {
+    let dir = tempfile::tempdir().unwrap();
+    let connection = Connection::open(state_in(dir.path())).unwrap();
+    let files = || view::read(dir.path()).unwrap().unreadable.into_iter().map(|one| one.file).collect::<Vec<_>>();
+    assert_eq!(files(), Vec::<String>::new(), "before the first scan");
+    let one = r#"{"file": "broken.py", "kind": "syntax", "sentence": "broken.py:3: invalid syntax"}"#;
+    for (baseline, expected) in
+        [(format!(r#"{{"unreadable": [{one}]}}"#), vec!["broken.py"]), ("oh".to_owned(), vec![])]
+    {
+        connection.execute("INSERT OR REPLACE INTO scan_baseline VALUES (1, ?1, 1)", [baseline]).unwrap();
+        assert_eq!(files(), expected);
+    }
 }
 
 #[test]
@@ -179,6 +197,28 @@ fn what_cannot_be_read_is_told_apart_and_left_alone() {
     );
     fs::write(&file, "").unwrap();
     assert!(matches!(view::read(dir.path()), Err(StoreError::OlderSchema { found: 0, .. })));
+}
+
+#[test]
+fn look_at_the_lock_says_that_its_holder_is_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let held = try_lock(dir.path()).unwrap().unwrap_or_else(|holder| panic!("{holder:?}"));
+    let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    fs::write(dir.path().join("lock"), pid.to_string()).unwrap();
+    let process = || match view::read_lock(dir.path()).unwrap() {
+        Lock::Held { process, .. } => process,
+        Lock::Free => panic!("it is held"),
+    };
+    kill(pid, Signal::SIGSTOP).unwrap();
+    assert_eq!(waitpid(pid, Some(WaitPidFlag::WUNTRACED)).unwrap(), WaitStatus::Stopped(pid, Signal::SIGSTOP));
+    assert_eq!(process(), Process::Stopped);
+    kill(pid, Signal::SIGCONT).unwrap();
+    waitpid(pid, Some(WaitPidFlag::WCONTINUED)).unwrap();
+    assert_eq!(process(), Process::Running);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(held);
 }
 
 #[test]

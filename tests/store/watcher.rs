@@ -1,6 +1,7 @@
 //! The watcher's own row, what is known of connections and of DAGs.
 
 use rmq_watcher::domain::ids::{ConnId, DagId};
+use rmq_watcher::domain::outcome::Dialect;
 use rmq_watcher::domain::status::ConnectionStatus;
 use rmq_watcher::store::watcher::{CycleEnded, Started};
 
@@ -40,7 +41,21 @@ fn the_watchers_row_says_who_runs_when_the_last_cycle_ended_and_that_it_stopped(
 }
 
 #[test]
-fn a_cycle_of_a_connection_counts_its_consumers_and_leaves_its_status() {
+fn the_airflow_that_answered_last_is_remembered() {
+    run(async {
+        let file = File::new();
+        assert_eq!(file.store.load_airflow().await.unwrap(), None);
+        for (dialect, now_ms) in [(Dialect::V1, 1), (Dialect::V2, 2), (Dialect::V1, 3)] {
+            file.store.airflow_answered(dialect, now_ms).await;
+            assert_eq!(file.store.load_airflow().await.unwrap(), Some(dialect));
+        }
+        let again = rmq_watcher::store::open::open_inline(file.dir.path(), 9).unwrap().0;
+        assert_eq!(again.load_airflow().await.unwrap(), Some(Dialect::V1), "at the next start");
+    });
+}
+
+#[test]
+fn a_cycle_of_a_connection_counts_its_consumers_and_leaves_it_connected_while_there_is_one() {
     run(async {
         let file = File::new();
         let conn = || ConnId::new("c");
@@ -55,6 +70,38 @@ fn a_cycle_of_a_connection_counts_its_consumers_and_leaves_its_status() {
         assert_eq!(row(&file), "connected 3 30 30");
         file.store.connection_cycle(conn(), 3, 40).await;
         assert_eq!(row(&file), "connected 3 40 30", "nothing but the time of the look has changed");
+        file.store.connection_cycle(conn(), 0, 50).await;
+        assert_eq!(row(&file), "unknown 0 50 50", "nothing says any more that it stands");
+        file.store.set_connection_status(conn(), ConnectionStatus::Connected, None, 60).await;
+        file.store.connection_cycle(conn(), 0, 70).await;
+        assert_eq!(row(&file), "unknown 0 70 70", "also where none was counted before");
+        file.store.set_connection_status(conn(), ConnectionStatus::Error, Some("down".into()), 80).await;
+        file.store.connection_cycle(conn(), 0, 90).await;
+        assert_eq!(row(&file), "error 0 90 80", "an error is not over by having no consumer");
+    });
+}
+
+#[test]
+fn a_connection_that_nobody_uses_is_not_known_any_more() {
+    run(async {
+        let file = File::new();
+        let rows = |file: &File| -> String {
+            let sql = "SELECT group_concat(concat_ws(' ', conn_id, status, consumer_count, updated_at_ms), ', ') FROM \
+                       (SELECT * FROM connection_status ORDER BY conn_id)";
+            file.sql().query_row(sql, [], |row| row.get(0)).unwrap()
+        };
+        for (name, status) in
+            [("a", ConnectionStatus::Connected), ("b", ConnectionStatus::Error), ("c'\"", ConnectionStatus::Connected)]
+        {
+            file.store.set_connection_status(ConnId::new(name), status, None, 1).await;
+            file.store.connection_cycle(ConnId::new(name), 2, 2).await;
+        }
+        file.store.connections_left([ConnId::new("c'\"")].into(), 3).await;
+        assert_eq!(rows(&file), "a unknown 0 3, b unknown 0 3, c'\" connected 2 2");
+        file.store.connections_left([ConnId::new("c'\"")].into(), 4).await;
+        assert_eq!(rows(&file), "a unknown 0 3, b unknown 0 3, c'\" connected 2 2", "nothing has changed");
+        file.store.connections_left([].into(), 5).await;
+        assert_eq!(rows(&file), "a unknown 0 3, b unknown 0 3, c'\" unknown 0 5");
     });
 }
 

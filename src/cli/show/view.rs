@@ -7,7 +7,8 @@ use super::table::{Cell, Column, Paint, Row, lines};
 use super::text::{instant, plain, since, span, wrap};
 use crate::domain::ids::SubscriptionId;
 use crate::domain::view::{
-    ConnectionView, MISSES_ALLOWED, Reason, ShownStatus, SubscriptionView, Tone, View, WatcherState, WatcherView,
+    ConnectionView, MISSES_ALLOWED, Process, Reason, RefusalView, ShownStatus, SubscriptionView, Tone, View,
+    WatcherState, WatcherView,
 };
 
 /// Everything at a glance.
@@ -23,17 +24,26 @@ pub(crate) fn overview(view: &View, paint: Paint) -> Vec<String> {
     if !silent.is_empty() {
         all.push(String::new());
         all.push(paint.heading("REFUSED, SO NOT RUNNING"));
-        for refusal in &silent {
-            let mut text = wrap(&plain(&refusal.sentence), WIDTH - 11).into_iter();
-            let status = refusal.status;
-            let first = text.next().unwrap_or_default();
-            all.push(format!("{}  {first}", paint.tone(status.code(), status.tone())));
-            all.extend(text.map(|line| format!("         {line}")));
-        }
+        let told =
+            |refusal: &&RefusalView| sentence(refusal.status.code(), refusal.status.tone(), &refusal.sentence, paint);
+        all.extend(silent.iter().flat_map(told));
+    }
+    if !view.unreadable.is_empty() {
+        all.push(String::new());
+        all.push(paint.heading("NOT READ, SO NOT KNOWN"));
+        all.extend(view.unreadable.iter().flat_map(|one| sentence("unread", Tone::Bad, &one.sentence, paint)));
     }
     all.push(String::new());
     all.push(counted(view, silent.len()));
     all
+}
+
+/// A word in its colour, and a sentence beside it.
+fn sentence(word: &str, tone: Tone, sentence: &str, paint: Paint) -> Vec<String> {
+    let indent = word.len() + 2;
+    let mut text = wrap(&plain(sentence), WIDTH - indent - 2).into_iter();
+    let first = format!("{}  {}", paint.tone(word, tone), text.next().unwrap_or_default());
+    std::iter::once(first).chain(text.map(|line| format!("{}{line}", " ".repeat(indent)))).collect()
 }
 
 /// The table of subscriptions.
@@ -220,7 +230,7 @@ pub(super) fn told(watcher: &WatcherView, now_ms: i64) -> String {
         (Some(hostname), Some(version)) => format!("{pid} on {hostname}, version {version}"),
         (_, _) => pid,
     };
-    let process = process.as_deref().unwrap_or("not visible from here");
+    let process = process.unwrap_or(Process::NotVisible);
     let cycle = match watcher.last_cycle_age_secs {
         Some(secs) => format!("last cycle {} ago", span(secs)),
         None => "in its first cycle".to_owned(),
@@ -233,6 +243,12 @@ pub(super) fn told(watcher: &WatcherView, now_ms: i64) -> String {
         }
         WatcherState::Starting => {
             format!("starting; {whose} ({process}) holds the state directory and has not begun its cycles")
+        }
+        WatcherState::Stalled if process == Process::Stopped => {
+            format!(
+                "stalled, {cycle}: its process is stopped and does nothing until SIGCONT tells it to go on; {whose} holds the state \
+                 directory"
+            )
         }
         WatcherState::Stalled => {
             let limit = span(watcher.stale_after_secs);
@@ -268,6 +284,9 @@ fn counted(view: &View, refused: usize) -> String {
     }
     if refused > 0 {
         text = format!("{text}; {refused} refused");
+    }
+    if !view.unreadable.is_empty() {
+        text = format!("{text}; {} unread", view.unreadable.len());
     }
     text
 }

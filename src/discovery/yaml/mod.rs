@@ -1,8 +1,10 @@
 //! Reads `rmq_triggers.yaml`: the same declarations for people without decorators. Serves the control flow: scan.
 //!
-//!     triggers:
-//!       - dag_id: orders
-//!         queue: orders
+//! ```yaml
+//! triggers:
+//!   - dag_id: orders
+//!     queue: orders
+//! ```
 //!
 //! bytes → tree with places → arguments → [`declare`], whose rules are those of the decorator. What is wrong with the file as
 //! a whole is the file's trouble; what is wrong with one entry refuses that entry alone.

@@ -36,6 +36,19 @@ pub enum Dialect {
 }
 
 impl Dialect {
+    /// The stable name in rows.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V2 => "v2",
+        }
+    }
+
+    /// The API of that name.
+    pub fn parse(code: &str) -> Option<Self> {
+        [Self::V1, Self::V2].into_iter().find(|dialect| dialect.code() == code)
+    }
+
     /// The path that every call of this API starts with.
     pub fn prefix(self) -> &'static str {
         match self {

@@ -9,12 +9,14 @@
 
 mod row;
 mod said;
+mod unknown;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::declaration::{Declaration, Names, Refusal, RefusalReason};
 use super::ids::{DagId, SubscriptionId};
 use super::subscription::Key;
+use unknown::Unknown;
 
 pub use row::{Row, Source};
 pub use said::{Level, Said};
@@ -37,8 +39,10 @@ pub struct Scanned<'a> {
     pub refusals: &'a [Refusal],
     /// Files that cannot be read, and for how many timed cycles: [`super::trust::Baseline::failing`] after the judgement.
     pub failing: &'a BTreeMap<String, u32>,
-    /// Directories that cannot be listed.
+    /// Directories that cannot be listed, and whatever else was not looked at.
     pub unreadable_directories: &'a [String],
+    /// What stands with a colon before the names of files, where there are several folders.
+    pub bundles: &'a [String],
 }
 
 /// What to do with one row. Ids and counters are those that were read: a change holds only while they do.
@@ -236,39 +240,6 @@ impl Plan {
         });
         self.conflicts.push(Said::Conflict { key, id: row.id, origin: origin.to_string() });
     }
-}
-
-/// The rows of which a scan says nothing, though it does not show them.
-struct Unknown<'a> {
-    /// Files and directories that hide what is in them.
-    hidden: BTreeSet<&'a str>,
-    /// Files with a refusal whose subscription cannot be told, and its DAG where that is known.
-    unnamed: HashSet<(&'a str, Option<&'a DagId>)>,
-}
-
-impl<'a> Unknown<'a> {
-    fn new(scanned: Scanned<'a>) -> Self {
-        let held = scanned.failing.iter().filter(|(_, streak)| **streak <= HELD_CYCLES).map(|(file, _)| file.as_str());
-        let hidden = held.chain(scanned.unreadable_directories.iter().map(String::as_str)).collect();
-        let unnamed = scanned.refusals.iter().filter(|refusal| refusal.names == Names::Unknown);
-        let unnamed = unnamed.map(|refusal| (refusal.origin.file.as_str(), refusal.dag_id.as_ref())).collect();
-        Self { hidden, unnamed }
-    }
-
-    fn covers(&self, row: &Row) -> bool {
-        let file = row.origin_file.as_str();
-        self.unnamed.contains(&(file, None))
-            || self.unnamed.contains(&(file, Some(&row.key.dag_id)))
-            || above(file).any(|path| self.hidden.contains(path))
-    }
-}
-
-/// A file and every directory (or archive) above it, the folder itself as the empty text; of several folders, the bundle's name
-/// with its colon.
-fn above(file: &str) -> impl Iterator<Item = &str> {
-    let bundle = file.find(':').map(|at| at + 1);
-    let ends = file.match_indices('/').map(|(at, _)| at).chain(bundle);
-    [0].into_iter().chain(ends).chain([file.len()]).map(|end| &file[..end])
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ struct Scan {
     refusals: Vec<Refusal>,
     failing: BTreeMap<String, u32>,
     unreadable_directories: Vec<String>,
+    bundles: Vec<String>,
 }
 
 impl Scan {
@@ -59,6 +60,7 @@ impl Scan {
             refusals: &self.refusals,
             failing: &self.failing,
             unreadable_directories: &self.unreadable_directories,
+            bundles: &self.bundles,
         }
     }
 
@@ -268,6 +270,33 @@ fn a_directory_that_cannot_be_listed_hides_its_rows_however_long() {
     for dir in ["tea", "team/su", "sub", "team/sub/b"] {
         assert_eq!(scan(dir).acts(&missed).len(), 1, "{dir:?}");
     }
+}
+
+#[test]
+fn what_hides_a_file_hides_it_also_under_the_name_it_had_before_folders_were_added_or_taken_away() {
+    let scan = |bundles: &[&str], dir: &str| Scan {
+        unreadable_directories: vec![dir.to_owned()],
+        bundles: bundles.iter().map(ToString::to_string).collect(),
+        ..Scan::default()
+    };
+    let covers = |scan: &Scan, file: &str| scan.acts(&row("d", file)).is_empty();
+    let two = |dir: &str| scan(&["main", "b"], dir);
+    for (dir, file) in
+        [("b:", "team/a.py"), ("main:team", "team/a.py"), ("b:", "old:a.py"), ("b:team", "old:team/a.py")]
+    {
+        assert!(covers(&two(dir), file), "{dir} {file}");
+    }
+    for (dir, file) in
+        [("b:", "main:a.py"), ("main:team", "b:team/a.py"), ("main:team", "a.py"), ("b:team", "old:a.py")]
+    {
+        assert!(!covers(&two(dir), file), "{dir} {file}");
+    }
+    assert!(covers(&scan(&[], "team"), "main:team/a.py") && !covers(&scan(&[], "team"), "main:a.py"));
+    let refusals = vec![refusal("b:a.py", Some("d"), Names::Unknown)];
+    let refused = Scan { refusals, ..scan(&["main", "b"], "b:none") };
+    assert!(covers(&refused, "a.py") && !covers(&refused, "main:a.py"));
+    let failing = Scan { failing: [("b:a.py".to_owned(), 1)].into(), ..scan(&["main", "b"], "b:none") };
+    assert!(covers(&failing, "a.py") && !covers(&failing, "c.py"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a listing is believed for, sentence by sentence of what users are told.
 
 use super::*;
+use crate::domain::declaration::FileProblemKind;
 
 fn listing(listed: u64, readable: u64) -> Listing {
     let failing = (readable..listed).map(|n| format!("f{n}.py")).collect();
@@ -253,4 +254,20 @@ fn a_wake_that_is_believed_ends_counts_and_raises_none() {
     );
     let more = judge(&before, &listing(20, 20), false);
     assert_eq!(more.baseline.mark, 20);
+}
+
+#[test]
+fn what_a_believed_scan_could_not_read_is_remembered_by_name_and_an_older_finding_is_not() {
+    let problem = |file: &str, line| FileProblem {
+        file: file.to_owned(),
+        line,
+        kind: FileProblemKind::Syntax,
+        text: "no".to_owned(),
+    };
+    let before = believed(10).with_unreadable(&[problem("old.py", None)]);
+    let after = before.with_unreadable(&[problem("b.py", Some(3)), problem("a.py", None)]);
+    let sentences: Vec<_> = after.unreadable.iter().map(|one| (one.kind.as_str(), one.sentence.as_str())).collect();
+    assert_eq!(sentences, [("syntax", "a.py: no"), ("syntax", "b.py:3: no")]);
+    let distrusted = judge(&after, &listing(9, 0), true);
+    assert_eq!((distrusted.trusted, distrusted.baseline.unreadable), (false, after.unreadable));
 }

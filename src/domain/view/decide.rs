@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::rows::{ConnectionRow, Facts, Lock, RefusalRow, SubscriptionRow, WatcherRow};
-use super::words::{Reason, ShownConnection, ShownStatus, Tone, WatcherState};
+use super::words::{Process, Reason, ShownConnection, ShownStatus, Tone, WatcherState};
 use super::{ConnectionView, RefusalView, SubscriptionView, View, WatcherView};
 use crate::domain::ids::ConnId;
 
@@ -13,7 +13,7 @@ const USUAL_BUDGET_MS: i64 = 300_000;
 
 /// Decides what is shown at `now_ms`.
 pub fn view(facts: Facts, now_ms: i64) -> View {
-    let Facts { lock, watcher, subscriptions, connections, refusals } = facts;
+    let Facts { lock, watcher, subscriptions, connections, refusals, unreadable } = facts;
     let stale_after_ms = watcher.as_ref().map_or(USUAL_INTERVAL_MS + USUAL_BUDGET_MS, stale_after);
     let clock = Clock { now_ms, stale_after_ms };
     let watcher = see_watcher(&lock, watcher, clock);
@@ -29,10 +29,12 @@ pub fn view(facts: Facts, now_ms: i64) -> View {
     let mut refusals: Vec<RefusalView> = refusals.into_iter().map(|row| see_refusal(row, &subscriptions)).collect();
     refusals.sort_by(|a, b| a.origin.cmp(&b.origin));
     let is_well = watcher.state.tone() == Tone::Good
+        && watcher.last_error.is_none()
         && refusals.is_empty()
+        && unreadable.is_empty()
         && subscriptions.iter().all(|row| row.status.tone() != Tone::Bad)
         && connections.iter().all(|row| !row.is_in_use || (row.status.tone() != Tone::Bad && !row.is_stale));
-    View { at_ms: now_ms, is_well, watcher, connections, subscriptions, refusals }
+    View { at_ms: now_ms, is_well, watcher, connections, subscriptions, refusals, unreadable }
 }
 
 #[derive(Clone, Copy)]
@@ -77,10 +79,12 @@ fn see_watcher(lock: &Lock, row: Option<WatcherRow>, clock: Clock) -> WatcherVie
                 Some(row) => (WatcherState::Running, Some(row.last_cycle_at_ms.unwrap_or(row.started_at_ms))),
                 None => (WatcherState::Starting, *since_ms),
             };
-            let state = if sign.is_some_and(|at_ms| clock.is_stale(at_ms)) { WatcherState::Stalled } else { before };
+            // A process that is stopped has its last cycle behind it, however young that is.
+            let is_stalled = *process == Process::Stopped || sign.is_some_and(|at_ms| clock.is_stale(at_ms));
+            let state = if is_stalled { WatcherState::Stalled } else { before };
             let mut seen = described(state, own, clock);
             seen.pid = pid.or(seen.pid);
-            seen.process = Some(process.clone());
+            seen.process = Some(*process);
             seen
         }
     }

@@ -12,12 +12,13 @@ mod words;
 pub use decide::view;
 pub use pick::{NotPicked, may_switch, pick};
 pub use rows::{ConnectionRow, Facts, Lock, RefusalRow, SubscriptionRow, WatcherRow};
-pub use words::{Reason, ShownConnection, ShownStatus, Tone, WatcherState};
+pub use words::{Process, Reason, ShownConnection, ShownStatus, Tone, WatcherState};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::ids::{ConnId, DagId, QueueName, SubscriptionId};
+use super::trust::Unreadable;
 
 /// How many scans in a row may miss a subscription before it is deleted.
 pub const MISSES_ALLOWED: u32 = 3;
@@ -37,6 +38,8 @@ pub struct View {
     pub subscriptions: Vec<SubscriptionView>,
     /// What is written down and does not run, by its place.
     pub refusals: Vec<RefusalView>,
+    /// Files and directories that cannot be read, so that nobody knows what they declare, by name.
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// The watcher of this state directory.
@@ -46,8 +49,8 @@ pub struct WatcherView {
     pub state: WatcherState,
     /// Its process; of a dead one, the last.
     pub pid: Option<i32>,
-    /// What the kernel says of the process that holds the lock: `running`, `stopped`, …
-    pub process: Option<String>,
+    /// What the kernel says of the process that holds the lock.
+    pub process: Option<Process>,
     /// On which host.
     pub hostname: Option<String>,
     /// Its version.

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::words::Process;
 use crate::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
+use crate::domain::trust::Unreadable;
 
 /// All that [`view`](super::view) looks at.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,6 +19,8 @@ pub struct Facts {
     pub connections: Vec<ConnectionRow>,
     /// The refusals.
     pub refusals: Vec<RefusalRow>,
+    /// What the scan that was believed last could not read.
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// The lock of a state directory; whoever holds it is the watcher.
@@ -30,7 +34,7 @@ pub enum Lock {
         /// The process that wrote its number into the file, as its own PID namespace counts.
         pid: Option<i32>,
         /// What the kernel says of that process.
-        process: String,
+        process: Process,
         /// When it was taken, as far as can be told.
         since_ms: Option<i64>,
     },

@@ -22,7 +22,7 @@ fn watcher() -> WatcherRow {
 }
 
 fn held() -> Lock {
-    Lock::Held { pid: Some(12), process: "running".into(), since_ms: Some(NOW - 7_200_001) }
+    Lock::Held { pid: Some(12), process: Process::Running, since_ms: Some(NOW - 7_200_001) }
 }
 
 fn subscription(id: i64, status: &str) -> SubscriptionRow {
@@ -75,6 +75,7 @@ fn facts() -> Facts {
         subscriptions: vec![subscription(1, "listening")],
         connections: vec![connection("connected")],
         refusals: vec![],
+        unreadable: vec![],
     }
 }
 
@@ -88,7 +89,8 @@ fn only(facts: Facts) -> SubscriptionView {
 fn watchers() -> Vec<(&'static str, Lock, Option<WatcherRow>, WatcherState)> {
     let cycle = |last| Some(WatcherRow { last_cycle_at_ms: last, ..watcher() });
     let started = |at| Some(WatcherRow { last_cycle_at_ms: None, started_at_ms: at, ..watcher() });
-    let lock = |pid, since_ms| Lock::Held { pid, process: "running".into(), since_ms };
+    let lock = |pid, since_ms| Lock::Held { pid, process: Process::Running, since_ms };
+    let frozen = |pid, since| Lock::Held { pid, process: Process::Stopped, since_ms: Some(since) };
     let stopped = Some(WatcherRow { stopped_at_ms: Some(NOW - 10), ..watcher() });
     vec![
         ("in order", held(), Some(watcher()), WatcherState::Running),
@@ -106,6 +108,8 @@ fn watchers() -> Vec<(&'static str, Lock, Option<WatcherRow>, WatcherState)> {
             Some(watcher()),
             WatcherState::Starting,
         ),
+        ("stopped a moment ago", frozen(Some(12), NOW - 7_200_001), Some(watcher()), WatcherState::Stalled),
+        ("stopped before it has written its row", frozen(Some(12), NOW - 5), None, WatcherState::Stalled),
         ("no row yet", lock(Some(12), Some(NOW - 5)), None, WatcherState::Starting),
         ("no row for too long", lock(Some(12), Some(NOW - STALE - 1)), None, WatcherState::Stalled),
         ("stopped, new one of the same number", lock(Some(12), Some(NOW - 5)), stopped.clone(), WatcherState::Starting),
@@ -212,12 +216,34 @@ fn word_that_is_not_known_is_told_as_it_stands_and_is_not_green() {
 
 #[test]
 fn every_word_that_the_watcher_writes_is_known() {
-    use SubscriptionStatus::{Connecting, Disconnected, Error, Failing, Listening};
-    for status in [Connecting, Listening, Failing, Error, Disconnected] {
+    for status in std::iter::successors(Some(SubscriptionStatus::Connecting), after_subscription) {
         assert_eq!(ShownStatus::read(status.code()).code(), status.code());
     }
-    for status in [ConnectionStatus::Connected, ConnectionStatus::Error, ConnectionStatus::Unknown] {
+    for status in std::iter::successors(Some(ConnectionStatus::Connected), after_connection) {
         assert_eq!(ShownConnection::read(status.code()).code(), status.code());
+    }
+}
+
+/// The status after this one, so that all of them are walked through: one that is new has no place here until it is given one.
+fn after_subscription(status: &SubscriptionStatus) -> Option<SubscriptionStatus> {
+    use SubscriptionStatus::{Connecting, Disconnected, Error, Failing, Invalid, Listening, PausedDag, WaitingForDag};
+    match status {
+        Connecting => Some(Listening),
+        Listening => Some(WaitingForDag),
+        WaitingForDag => Some(PausedDag),
+        PausedDag => Some(Failing),
+        Failing => Some(Error),
+        Error => Some(Invalid),
+        Invalid => Some(Disconnected),
+        Disconnected => None,
+    }
+}
+
+fn after_connection(status: &ConnectionStatus) -> Option<ConnectionStatus> {
+    match status {
+        ConnectionStatus::Connected => Some(ConnectionStatus::Error),
+        ConnectionStatus::Error => Some(ConnectionStatus::Unknown),
+        ConnectionStatus::Unknown => None,
     }
 }
 
@@ -285,6 +311,21 @@ fn refusals_are_invalid_rows_that_name_who_shows_them_already() {
         seen.refusals.iter().map(|r| (r.sentence.as_str(), r.status, r.subscriptions.clone())).collect();
     assert_eq!(shown, [("two", ShownStatus::Invalid, vec![]), ("one", ShownStatus::Invalid, vec![SubscriptionId(1)])]);
     assert!(!seen.is_well);
+}
+
+#[test]
+fn what_cannot_be_read_is_shown_and_makes_it_unwell() {
+    let unreadable =
+        Unreadable { file: "broken.py".into(), kind: "syntax".into(), sentence: "broken.py:3: invalid syntax".into() };
+    let seen = view(Facts { unreadable: vec![unreadable.clone()], ..facts() }, NOW);
+    assert_eq!((seen.unreadable, seen.is_well), (vec![unreadable], false));
+}
+
+#[test]
+fn cycle_that_could_not_do_all_of_its_work_makes_it_unwell() {
+    let row = WatcherRow { last_error: Some("the scan of the DAG folder is not believed".into()), ..watcher() };
+    let seen = view(Facts { watcher: Some(row), ..facts() }, NOW);
+    assert_eq!((seen.watcher.state, seen.is_well), (WatcherState::Running, false));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The words that are shown, and what each means for a person who looks.
 
+use std::fmt;
+
 use serde::{Serialize, Serializer};
 
 /// What a word means at a glance. `Good` is green.
@@ -99,10 +101,26 @@ words!(
         Running = "running" is Good,
         /// A process holds the lock and has not said who it is.
         Starting = "starting" is Waiting,
-        /// It is there, and no cycle has ended in time.
+        /// It is there, and no cycle has ended in time, or none can end: its process is stopped.
         Stalled = "stalled" is Bad,
         /// Nobody holds the lock.
         Dead = "dead" is Bad,
+    }
+);
+
+words!(
+    /// What the kernel says of the process that holds the lock.
+    Process {
+        /// It runs, or waits for something to do.
+        Running = "running" is Good,
+        /// The kernel keeps it until a disk has answered.
+        Waiting = "waiting for a disk" is Waiting,
+        /// It was stopped (SIGSTOP, or a debugger) and does nothing until it is told to go on.
+        Stopped = "stopped" is Bad,
+        /// It has ended, and its parent has not asked how.
+        Zombie = "a zombie" is Bad,
+        /// It is of another PID namespace, or did not say its number.
+        NotVisible = "not visible from here" is Off,
     }
 );
 
@@ -121,6 +139,12 @@ words!(
         WatcherStarting = "watcher_starting" is Waiting,
     }
 );
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
 
 impl ShownStatus {
     /// The word that the watcher wrote.

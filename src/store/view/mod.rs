@@ -65,6 +65,7 @@ fn rows(connection: &Connection, path: &Path) -> Result<Facts, StoreError> {
             subscriptions: tables::subscriptions(connection)?,
             connections: tables::connections(connection)?,
             refusals: tables::refusals(connection)?,
+            unreadable: tables::unreadable(connection)?,
         })
     };
     read().map_err(|error| failed(path, error))

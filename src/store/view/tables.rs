@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::{Map, Value};
 
 use crate::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
+use crate::domain::trust::{Baseline, Unreadable};
 use crate::domain::view::{ConnectionRow, RefusalRow, SubscriptionRow, WatcherRow};
 
 /// Rows that are read while the file is held once: a few milliseconds' worth.
@@ -85,6 +86,14 @@ pub(super) fn refusals(connection: &Connection) -> rusqlite::Result<Vec<RefusalR
             since_ms: row.get("since_ms")?,
         })
     })
+}
+
+/// A baseline that cannot be understood names nothing: the next cycle begins it anew.
+pub(super) fn unreadable(connection: &Connection) -> rusqlite::Result<Vec<Unreadable>> {
+    let json =
+        connection.query_row("SELECT baseline FROM scan_baseline", [], |row| text(row, "baseline")).optional()?;
+    let baseline: Option<Baseline> = json.and_then(|json| serde_json::from_str(&json).ok());
+    Ok(baseline.unwrap_or_default().unreadable)
 }
 
 /// Reads a table in the order of its column `key`; the query takes the last key of the page before, and the page's length.
