@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::withheld::{sentence, withheld};
 use crate::airflow::connections::{AirflowCli, Connections};
 use crate::airflow::{AirflowClient, Blocked};
 use crate::broker::{ProbeFinding, ProbeResult, ProbeSubject, probe};
@@ -17,8 +16,10 @@ use crate::config::connections::AirflowDialect;
 use crate::config::problem::Problems;
 use crate::config::sources::Sources;
 use crate::discovery::{Scan, Scanner};
+use crate::domain::declaration::Declaration;
 use crate::domain::ids::{ConnId, DagId, QueueName};
 use crate::domain::outcome::{AccessAnswer, DagLookup, Dialect, FoundDag};
+use crate::domain::plan::Withheld;
 use crate::ports::Dags as _;
 use crate::store::open::{self, Looked};
 
@@ -106,8 +107,12 @@ impl Check<'_> {
         self.ok(&format!("{}: {files}, {found}", settings.dags.shown()))?;
         scan.unreadable.iter().try_for_each(|problem| self.fail(&problem.to_string()))?;
         scan.refusals.iter().try_for_each(|refusal| self.fail(&refusal.to_string()))?;
-        for (declaration, why) in withheld(&scan.declarations) {
-            self.fail(&sentence(declaration, &why))?;
+        for declaration in &scan.declarations {
+            if let Some(why) = declaration.options.not_handled().map(Withheld::NotHandled) {
+                let reason = why.sentence().unwrap_or_default();
+                let Declaration { dag_id, origin, .. } = declaration;
+                self.fail(&format!("{origin}: subscription of DAG '{dag_id}' would not run: {reason}"))?;
+            }
         }
         Ok(scan)
     }

@@ -9,4 +9,3 @@ mod message_file;
 pub mod scan;
 mod show;
 mod state;
-mod withheld;

@@ -1,7 +1,7 @@
 //! `rmq-watcher scan`: what is declared in the DAG folders, what is refused and why, and what was found in every file.
 //!
 //! Needs neither Airflow nor a broker, and with a folder given no configuration: made for other people's CI as well. Exit
-//! codes: 0 everything declared can be read and run, 1 something is refused, unreadable or not run, 2 there is no folder to scan.
+//! codes: 0 everything declared can be read, 1 something is refused or unreadable, 2 there is no folder to scan.
 
 mod json;
 mod text;
@@ -10,16 +10,15 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::withheld::withheld;
 use crate::config::Settings;
 use crate::config::dags::DagFolders;
 use crate::config::problem::Problems;
 use crate::config::sources::Sources;
 use crate::discovery::{FileVerdict, Scan, ScanError, Scanner};
 
-/// Everything was read and would run.
+/// Nothing is refused and everything was read.
 const FINE: i32 = 0;
-/// Something is refused, unreadable or not run.
+/// Something is refused or unreadable.
 const FAULTY: i32 = 1;
 /// There is nothing to scan.
 const NO_FOLDER: i32 = 2;
@@ -101,7 +100,6 @@ fn settings(config: Option<&Path>) -> Result<Settings, Vec<String>> {
 
 impl Findings {
     fn is_fine(&self) -> bool {
-        let Scan { refusals, unreadable, declarations, .. } = &self.scan;
-        refusals.is_empty() && unreadable.is_empty() && withheld(declarations).is_empty()
+        self.scan.refusals.is_empty() && self.scan.unreadable.is_empty()
     }
 }

@@ -14,6 +14,7 @@ use super::fields::without_nul;
 use super::key::KeyKind;
 use super::ledger::{Clash, ConfOrigin, Outcome, Owner, owner};
 use super::outcome::{RunLookup, TriggerAnswer};
+use super::settlement::Progress;
 
 /// What the attempt asks of the pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -136,6 +137,11 @@ impl Attempt {
     /// An attempt for a row whose request may have been carried out already.
     pub fn resumed(key_kind: KeyKind, redelivered: bool) -> Self {
         Self { sent_before: true, must_look_up: true, ..Self::fresh(key_kind, redelivered) }
+    }
+
+    /// How far the match behind it is, as long as it has not finished.
+    pub fn progress(&self) -> Progress {
+        if self.must_look_up { Progress::InDoubt } else { Progress::Unsent }
     }
 
     /// The next command. `now_ms`: the wall clock in milliseconds.
@@ -286,7 +292,9 @@ mod tests {
     #[test]
     fn a_lost_answer_is_looked_up_and_asked_again_only_when_absent() {
         let mut a = Attempt::fresh(KeyKind::Fingerprint, false);
+        assert_eq!(a.progress(), Progress::Unsent);
         assert_eq!(answer(&mut a, TriggerAnswer::Ambiguous("timeout".into())), Command::LookUp);
+        assert_eq!(a.progress(), Progress::InDoubt);
         let unknown = Input::LookedUp(RunLookup::Unknown("503".into()), ConfOrigin::Silent);
         assert!(matches!(a.step(unknown, VIEW, 0), Command::Hold(Hold { tries: 1, .. })));
         assert_eq!(a.step(Input::Begin, VIEW, 0), Command::LookUp, "after the hold it looks again");

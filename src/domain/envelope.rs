@@ -31,6 +31,31 @@ pub struct Envelope {
     pub body: Bytes,
 }
 
+impl Envelope {
+    /// The header in which a quorum queue counts how often the message came back.
+    pub fn delivery_count(&self) -> Option<i64> {
+        match self.headers.get("x-delivery-count")? {
+            Field::I8(count) => Some((*count).into()),
+            Field::U8(count) => Some((*count).into()),
+            Field::I16(count) => Some((*count).into()),
+            Field::U16(count) => Some((*count).into()),
+            Field::I32(count) => Some((*count).into()),
+            Field::U32(count) => Some((*count).into()),
+            Field::I64(count) => Some(*count),
+            Field::Void
+            | Field::Boolean(_)
+            | Field::F32(_)
+            | Field::F64(_)
+            | Field::Decimal { .. }
+            | Field::Text(_)
+            | Field::Bytes(_)
+            | Field::Timestamp(_)
+            | Field::Array(_)
+            | Field::Table(_) => None,
+        }
+    }
+}
+
 /// AMQP basic properties (AMQP 0-9-1, class basic), headers left out. Short strings are bytes on the wire; a publisher
 /// may send anything, so they are kept as text with every invalid sequence replaced by U+FFFD.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

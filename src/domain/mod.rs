@@ -6,10 +6,13 @@
 pub mod ids;
 
 pub mod attempt;
+pub mod breaker;
+pub mod budget;
 pub mod conf;
 pub mod connection;
 pub mod content;
 pub mod control;
+pub mod copy;
 pub mod cycle_settings;
 pub mod dag_reading;
 pub mod dag_state;
@@ -24,18 +27,29 @@ pub mod gate;
 pub mod key;
 pub mod ledger;
 pub mod line_budget;
+pub mod miss_series;
 pub mod nearest;
 pub mod options;
 pub mod outcome;
+pub mod park;
 pub mod payload;
 pub mod plan;
 pub mod python;
+pub mod queue_facts;
 pub mod retry;
+pub mod returns;
+pub mod routing;
 pub mod run_id;
+pub mod settlement;
 pub mod shutdown;
 pub mod status;
 pub mod subscription;
 pub mod sync;
+pub mod table;
 pub mod target;
+pub mod window;
+
+#[cfg(test)]
+mod shared_queue_model;
 pub mod trust;
 pub mod view;

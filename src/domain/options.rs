@@ -180,12 +180,9 @@ impl Options {
     pub fn not_handled(&self) -> Option<&'static str> {
         let default = Self::default();
         let set = [
-            ("filter_data", self.filter_data.is_some()),
-            ("ack_unmatched", self.ack_unmatched),
             ("cooldown", self.cooldown != 0),
             ("exchange", self.exchange.is_some()),
             ("max_concurrent_runs", self.max_concurrent_runs.is_some()),
-            ("on_unreadable", self.on_unreadable != default.on_unreadable),
             ("on_budget", self.on_budget != default.on_budget),
             ("on_id_collision", self.on_id_collision != default.on_id_collision),
             ("dedup_key", self.dedup_key.is_some()),

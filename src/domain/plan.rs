@@ -1,14 +1,16 @@
 //! What the control flow does next, given the subscriptions that are recorded and the consumers that run.
 //!
-//! A subscription wishes to run or has a reason not to. One consumer serves a queue of a connection. What is observed of it has
-//! three values, absent, running and unknown, and nothing is done about a consumer of which nothing is known: it is looked at
-//! again once it is. Planning again once a plan was carried out does nothing.
+//! A subscription wishes to run or has a reason not to. One consumer serves a queue of a connection for all of them, by a
+//! table of every row that names it; it is there while at least one of them is to run. What is observed of it has three values,
+//! absent, running and unknown, and nothing is done about a consumer of which nothing is known: it is looked at again once it
+//! is. Planning again once a plan was carried out does nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use super::ids::{ConnId, DagId, QueueName, SubscriptionId};
+use super::ids::{ConnId, QueueName, SubscriptionId};
 use super::subscription::Subscription;
+use super::table::{Route, Table};
 
 /// Where a consumer is attached: one queue of one connection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,10 +31,17 @@ impl Place {
 /// A recorded subscription and what is wanted of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wish {
-    /// The subscription.
-    pub subscription: Rc<Subscription>,
+    /// Its row in the table of its queue.
+    pub route: Rc<Route>,
     /// Why it is not to run; `None`: it is.
     pub withheld: Option<Withheld>,
+}
+
+impl Wish {
+    /// The subscription.
+    pub fn subscription(&self) -> &Rc<Subscription> {
+        &self.route.subscription
+    }
 }
 
 /// Why a recorded subscription does not run.
@@ -44,13 +53,6 @@ pub enum Withheld {
     Invalid(String),
     /// It has an option that this version cannot act on.
     NotHandled(&'static str),
-    /// Its queue is served for another DAG.
-    QueueTaken {
-        /// Which queue.
-        queue: QueueName,
-        /// Which DAG.
-        by: DagId,
-    },
     /// There are no credentials to start anything with.
     NoCredentials,
 }
@@ -62,7 +64,6 @@ impl Withheld {
             Self::Disabled => "disabled",
             Self::Invalid(_) => "invalid",
             Self::NotHandled(_) => "not_handled",
-            Self::QueueTaken { .. } => "queue_taken",
             Self::NoCredentials => "no_credentials",
         }
     }
@@ -75,10 +76,6 @@ impl Withheld {
             Self::NotHandled(option) => Some(format!(
                 "this version of the watcher cannot act on `{option}`; leave it out or update the watcher"
             )),
-            Self::QueueTaken { queue, by } => Some(format!(
-                "queue '{queue}' is served for DAG '{by}' already, and this version serves a queue for one DAG; give each DAG \
-                 a queue of its own"
-            )),
             Self::NoCredentials => Some("no Airflow credentials".to_owned()),
         }
     }
@@ -87,8 +84,8 @@ impl Withheld {
 /// What is known of a consumer that is not absent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observed {
-    /// It serves this subscription.
-    Running(Rc<Subscription>),
+    /// It works by this table.
+    Running(Table),
     /// It is on its way out, or nothing is known.
     Unknown,
 }
@@ -96,10 +93,20 @@ pub enum Observed {
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Start a consumer for the subscription.
-    Start(Rc<Subscription>),
-    /// Hand the subscription's new options to the consumer that runs: it stays attached.
-    Change(Rc<Subscription>),
+    /// Start a consumer.
+    Start {
+        /// Where.
+        place: Place,
+        /// What it works by.
+        table: Table,
+    },
+    /// Hand a new table to the consumer that runs: it stays attached.
+    Change {
+        /// Which.
+        place: Place,
+        /// What it works by from now on.
+        table: Table,
+    },
     /// Let the consumer go.
     Stop {
         /// Which.
@@ -119,9 +126,9 @@ pub enum Action {
 /// Why a consumer goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// Its subscription is recorded no more.
+    /// None of its subscriptions is recorded any more.
     Removed,
-    /// Its subscription is not to run.
+    /// None of its subscriptions is to run: why the first one is not.
     Withheld(Withheld),
 }
 
@@ -137,78 +144,58 @@ impl StopReason {
 
 /// Plans.
 ///
-/// `wishes` are all that is recorded, from a read that succeeded; `observed` has an entry for each consumer that is not absent.
-pub fn plan(wishes: &[Wish], observed: &HashMap<Place, Observed>) -> Vec<Action> {
-    let mut actions = Vec::new();
-    let mut places: BTreeMap<Place, Vec<&Rc<Subscription>>> = BTreeMap::new();
-    for wish in wishes {
-        match &wish.withheld {
-            None => places.entry(Place::of(&wish.subscription)).or_default().push(&wish.subscription),
-            Some(why) => actions.push(Action::Withhold { id: wish.subscription.id, why: why.clone() }),
-        }
-    }
-    let mut stops: Vec<Action> = observed
+/// `wishes` are all that is recorded, `tombstones` the rows of what was deleted, from a read that succeeded; `observed` has an
+/// entry for each consumer that is not absent.
+pub fn plan(wishes: &[Wish], tombstones: &[Rc<Route>], observed: &HashMap<Place, Observed>) -> Vec<Action> {
+    let withheld = wishes.iter().filter_map(|wish| {
+        let why = wish.withheld.clone()?;
+        Some(Action::Withhold { id: wish.subscription().id, why })
+    });
+    let mut actions: Vec<Action> = withheld.collect();
+    let wanted = tables(wishes, tombstones);
+    let mut stops: Vec<_> = observed
         .iter()
         .filter_map(|(place, seen)| match seen {
-            Observed::Running(serves) if !wants(&places, place, serves.id) => {
-                Some(Action::Stop { place: place.clone(), reason: stop_reason(wishes, serves.id) })
-            }
+            Observed::Running(_) if !wanted.contains_key(place) => Some(place),
             Observed::Running(_) | Observed::Unknown => None,
         })
         .collect();
-    stops.sort_by(|a, b| place_of(a).cmp(&place_of(b)));
-    actions.extend(stops);
-    for (place, wanted) in &places {
-        actions.extend(serve(wanted, observed.get(place)));
-    }
-    actions
-}
-
-fn wants(places: &BTreeMap<Place, Vec<&Rc<Subscription>>>, place: &Place, id: SubscriptionId) -> bool {
-    places.get(place).is_some_and(|wanted| wanted.iter().any(|subscription| subscription.id == id))
-}
-
-fn stop_reason(wishes: &[Wish], id: SubscriptionId) -> StopReason {
-    let withheld = wishes.iter().find(|wish| wish.subscription.id == id).and_then(|wish| wish.withheld.clone());
-    withheld.map_or(StopReason::Removed, StopReason::Withheld)
-}
-
-fn place_of(action: &Action) -> Option<&Place> {
-    match action {
-        Action::Stop { place, .. } => Some(place),
-        Action::Start(_) | Action::Change(_) | Action::Withhold { .. } => None,
-    }
-}
-
-/// What to do about one queue: whoever is served keeps it, else the first recorded gets it.
-fn serve(wanted: &[&Rc<Subscription>], seen: Option<&Observed>) -> Vec<Action> {
-    let running = match seen {
-        Some(Observed::Running(running)) => wanted.iter().find(|subscription| subscription.id == running.id),
-        Some(Observed::Unknown) | None => None,
-    };
-    let Some(served) = running.or_else(|| wanted.iter().min_by_key(|subscription| subscription.id)) else {
-        return Vec::new();
-    };
-    let mut actions = Vec::new();
-    match seen {
-        None => actions.push(Action::Start(Rc::clone(served))),
-        Some(Observed::Running(running)) if running.id == served.id && running != *served => {
-            actions.push(Action::Change(Rc::clone(served)));
-        }
-        // It goes, or is going: its successor starts once it has left.
-        Some(Observed::Running(_) | Observed::Unknown) => {}
-    }
-    let taken = |subscription: &&&Rc<Subscription>| subscription.id != served.id;
-    actions.extend(wanted.iter().filter(taken).map(|subscription| Action::Withhold {
-        id: subscription.id,
-        why: Withheld::QueueTaken { queue: served.queue.clone(), by: served.dag_id.clone() },
+    stops.sort();
+    actions.extend(
+        stops.into_iter().map(|place| Action::Stop { place: place.clone(), reason: stop_reason(wishes, place) }),
+    );
+    actions.extend(wanted.into_iter().filter_map(|(place, table)| match observed.get(&place) {
+        None => Some(Action::Start { place, table }),
+        Some(Observed::Running(running)) if *running != table => Some(Action::Change { place, table }),
+        Some(Observed::Running(_) | Observed::Unknown) => None,
     }));
     actions
 }
 
+/// The table of every queue for which somebody is to run.
+fn tables(wishes: &[Wish], tombstones: &[Rc<Route>]) -> BTreeMap<Place, Table> {
+    let mut routes: BTreeMap<Place, Vec<Rc<Route>>> = BTreeMap::new();
+    for wish in wishes.iter().filter(|wish| wish.withheld.is_none()) {
+        routes.entry(Place::of(wish.subscription())).or_default().push(Rc::clone(&wish.route));
+    }
+    let others = wishes.iter().filter(|wish| wish.withheld.is_some()).map(|wish| &wish.route);
+    for route in others.chain(tombstones) {
+        if let Some(routes) = routes.get_mut(&Place::of(&route.subscription)) {
+            routes.push(Rc::clone(route));
+        }
+    }
+    routes.into_iter().map(|(place, routes)| (place, Table::new(routes))).collect()
+}
+
+fn stop_reason(wishes: &[Wish], place: &Place) -> StopReason {
+    let first =
+        wishes.iter().filter(|wish| Place::of(wish.subscription()) == *place).min_by_key(|wish| wish.subscription().id);
+    first.and_then(|wish| wish.withheld.clone()).map_or(StopReason::Removed, StopReason::Withheld)
+}
+
 /// The connections that some subscription wishes to use, in order.
 pub fn connections(wishes: &[Wish]) -> Vec<ConnId> {
-    let wished = wishes.iter().filter(|wish| wish.withheld.is_none()).map(|wish| wish.subscription.conn_id.clone());
+    let wished = wishes.iter().filter(|wish| wish.withheld.is_none()).map(|wish| wish.subscription().conn_id.clone());
     let mut connections: Vec<ConnId> = wished.collect::<HashSet<_>>().into_iter().collect();
     connections.sort();
     connections
@@ -217,99 +204,110 @@ pub fn connections(wishes: &[Wish]) -> Vec<ConnId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::DagId;
     use crate::domain::options::{OnPaused, Options};
+    use crate::domain::routing::Standing;
 
-    fn subscription(id: i64, dag: &str, queue: &str) -> Rc<Subscription> {
-        Rc::new(Subscription {
+    fn subscription(id: i64, dag: &str, queue: &str) -> Subscription {
+        Subscription {
             id: SubscriptionId(id),
             dag_id: DagId::new(dag),
             queue: QueueName::new(queue),
             conn_id: ConnId::new("c"),
             options: Options::default(),
-        })
+        }
     }
 
-    fn wish(subscription: &Rc<Subscription>) -> Wish {
-        Wish { subscription: Rc::clone(subscription), withheld: None }
+    fn route(subscription: Subscription, standing: Standing) -> Rc<Route> {
+        Rc::new(Route::new(Rc::new(subscription), standing).expect("no filter is a filter"))
     }
 
-    fn withheld(subscription: &Rc<Subscription>, why: Withheld) -> Wish {
-        Wish { subscription: Rc::clone(subscription), withheld: Some(why) }
+    fn wish(id: i64, dag: &str, queue: &str) -> Wish {
+        Wish { route: route(subscription(id, dag, queue), Standing::Listening), withheld: None }
     }
 
-    fn running(subscriptions: &[&Rc<Subscription>]) -> HashMap<Place, Observed> {
-        subscriptions.iter().map(|s| (Place::of(s), Observed::Running(Rc::clone(s)))).collect()
+    fn withheld(id: i64, dag: &str, queue: &str, why: Withheld) -> Wish {
+        Wish { route: route(subscription(id, dag, queue), Standing::Disabled), withheld: Some(why) }
+    }
+
+    fn place(wish: &Wish) -> Place {
+        Place::of(wish.subscription())
+    }
+
+    fn table(wishes: &[&Wish]) -> Table {
+        Table::new(wishes.iter().map(|wish| Rc::clone(&wish.route)).collect())
+    }
+
+    fn running(tables: &[&[&Wish]]) -> HashMap<Place, Observed> {
+        tables.iter().map(|wishes| (place(wishes[0]), Observed::Running(table(wishes)))).collect()
+    }
+
+    fn start(wishes: &[&Wish]) -> Action {
+        Action::Start { place: place(wishes[0]), table: table(wishes) }
     }
 
     #[test]
-    fn what_is_wished_is_started_once() {
-        let (a, b) = (subscription(1, "a", "q1"), subscription(2, "b", "q2"));
-        let wishes = [wish(&a), wish(&b)];
-        assert_eq!(plan(&wishes, &HashMap::new()), [Action::Start(a.clone()), Action::Start(b.clone())]);
-        assert_eq!(plan(&wishes, &running(&[&a, &b])), [], "planning again does nothing");
+    fn what_is_wished_is_started_once_with_one_consumer_for_a_queue() {
+        let (a, b, c) = (wish(1, "a", "q1"), wish(2, "b", "q2"), wish(3, "c", "q1"));
+        let wishes = [a.clone(), b.clone(), c.clone()];
+        assert_eq!(plan(&wishes, &[], &HashMap::new()), [start(&[&a, &c]), start(&[&b])]);
+        assert_eq!(plan(&wishes, &[], &running(&[&[&a, &c], &[&b]])), [], "planning again does nothing");
     }
 
     #[test]
     fn what_is_recorded_no_more_or_withheld_is_let_go_with_its_reason() {
-        let a = subscription(1, "a", "q1");
-        let stop = |reason| Action::Stop { place: Place::of(&a), reason };
-        assert_eq!(plan(&[], &running(&[&a])), [stop(StopReason::Removed)]);
+        let a = wish(1, "a", "q1");
+        let stop = |reason| Action::Stop { place: place(&a), reason };
+        assert_eq!(plan(&[], &[], &running(&[&[&a]])), [stop(StopReason::Removed)]);
         for why in [Withheld::Disabled, Withheld::Invalid("a.py:1:1: …".into()), Withheld::NotHandled("cooldown")] {
-            let planned = plan(&[withheld(&a, why.clone())], &running(&[&a]));
-            let say = Action::Withhold { id: a.id, why: why.clone() };
+            let planned = plan(&[withheld(1, "a", "q1", why.clone())], &[], &running(&[&[&a]]));
+            let say = Action::Withhold { id: SubscriptionId(1), why: why.clone() };
             assert_eq!(planned, [say, stop(StopReason::Withheld(why))]);
         }
     }
 
     #[test]
-    fn a_change_of_options_leaves_the_consumer_attached() {
-        let a = subscription(1, "a", "q1");
-        let mut changed = Subscription::clone(&a);
+    fn a_change_of_the_table_leaves_the_consumer_attached() {
+        let (a, b) = (wish(1, "a", "q"), wish(2, "b", "q"));
+        let mut changed = subscription(1, "a", "q");
         changed.options.on_paused = OnPaused::Run;
-        let changed = Rc::new(changed);
-        assert_eq!(plan(&[wish(&changed)], &running(&[&a])), [Action::Change(changed.clone())]);
-        assert_eq!(plan(&[wish(&changed)], &running(&[&changed])), []);
+        let changed = Wish { route: route(changed, Standing::Listening), withheld: None };
+        let change = |wishes: &[&Wish]| Action::Change { place: place(&a), table: table(wishes) };
+        assert_eq!(plan(std::slice::from_ref(&changed), &[], &running(&[&[&a]])), [change(&[&changed])]);
+        assert_eq!(plan(std::slice::from_ref(&changed), &[], &running(&[&[&changed]])), []);
+        assert_eq!(plan(&[a.clone(), b.clone()], &[], &running(&[&[&a]])), [change(&[&a, &b])]);
+        let off = withheld(1, "a", "q", Withheld::Disabled);
+        let say = Action::Withhold { id: SubscriptionId(1), why: Withheld::Disabled };
+        assert_eq!(plan(&[off.clone(), b.clone()], &[], &running(&[&[&a, &b]])), [say, change(&[&off, &b])]);
+    }
+
+    #[test]
+    fn rows_that_do_not_run_stand_in_the_table_and_make_no_consumer() {
+        let (a, off) = (wish(1, "a", "q"), withheld(2, "b", "q", Withheld::Disabled));
+        let gone = route(subscription(3, "c", "q"), Standing::Tombstoned);
+        let elsewhere = route(subscription(4, "d", "other"), Standing::Tombstoned);
+        let say = Action::Withhold { id: SubscriptionId(2), why: Withheld::Disabled };
+        let whole = Table::new(vec![a.route.clone(), off.route.clone(), gone.clone()]);
+        let planned = plan(&[a.clone(), off.clone()], &[gone.clone(), elsewhere.clone()], &HashMap::new());
+        assert_eq!(planned, [say.clone(), Action::Start { place: place(&a), table: whole }]);
+        assert_eq!(plan(std::slice::from_ref(&off), &[gone, elsewhere], &HashMap::new()), [say]);
     }
 
     #[test]
     fn nothing_is_done_about_a_consumer_of_which_nothing_is_known() {
-        let a = subscription(1, "a", "q1");
-        let unknown = HashMap::from([(Place::of(&a), Observed::Unknown)]);
-        assert_eq!(plan(&[wish(&a)], &unknown), []);
-        assert_eq!(plan(&[], &unknown), []);
-    }
-
-    #[test]
-    fn a_queue_is_served_for_one_dag_and_whoever_runs_keeps_it() {
-        let (a, b) = (subscription(1, "a", "q"), subscription(2, "b", "q"));
-        let taken = |id, by: &str| Action::Withhold {
-            id: SubscriptionId(id),
-            why: Withheld::QueueTaken { queue: QueueName::new("q"), by: DagId::new(by) },
-        };
-        let wishes = [wish(&a), wish(&b)];
-        assert_eq!(plan(&wishes, &HashMap::new()), [Action::Start(a.clone()), taken(2, "a")]);
-        assert_eq!(plan(&wishes, &running(&[&b])), [taken(1, "b")]);
-    }
-
-    #[test]
-    fn a_successor_starts_once_the_other_has_left() {
-        let (a, b) = (subscription(1, "a", "q"), subscription(2, "b", "q"));
-        let wishes = [withheld(&a, Withheld::Disabled), wish(&b)];
-        let say = Action::Withhold { id: a.id, why: Withheld::Disabled };
-        let stop = Action::Stop { place: Place::of(&a), reason: StopReason::Withheld(Withheld::Disabled) };
-        assert_eq!(plan(&wishes, &running(&[&a])), [say.clone(), stop]);
-        let leaving = HashMap::from([(Place::of(&a), Observed::Unknown)]);
-        assert_eq!(plan(&wishes, &leaving), std::slice::from_ref(&say));
-        assert_eq!(plan(&wishes, &HashMap::new()), [say, Action::Start(b)]);
+        let a = wish(1, "a", "q1");
+        let unknown = HashMap::from([(place(&a), Observed::Unknown)]);
+        assert_eq!(plan(std::slice::from_ref(&a), &[], &unknown), []);
+        assert_eq!(plan(&[], &[], &unknown), []);
     }
 
     #[test]
     fn connections_of_what_is_wished_are_named_once() {
-        let (a, b) = (subscription(1, "a", "q1"), subscription(2, "b", "q2"));
-        let mut c = Subscription::clone(&subscription(3, "c", "q3"));
+        let (a, b) = (wish(1, "a", "q1"), wish(2, "b", "q2"));
+        let mut c = subscription(3, "c", "q3");
         c.conn_id = ConnId::new("a");
-        let c = Rc::new(c);
-        let off = withheld(&subscription(4, "d", "q4"), Withheld::Disabled);
-        assert_eq!(connections(&[wish(&a), wish(&b), wish(&c), off]), [ConnId::new("a"), ConnId::new("c")]);
+        let c = Wish { route: route(c, Standing::Listening), withheld: None };
+        let off = withheld(4, "d", "q4", Withheld::Disabled);
+        assert_eq!(connections(&[a, b, c, off]), [ConnId::new("a"), ConnId::new("c")]);
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
 use super::context::{Arrow, Context};
-use super::report::Report;
+use super::member::Members;
 use crate::domain::ids::{DeliveryTag, Epoch};
 use crate::ports::{Settled, Settler, Verb};
 use crate::store::ledger::RowId;
@@ -29,6 +29,8 @@ pub(super) struct Channel<S> {
 pub(super) struct Held<S> {
     pub(super) channel: Rc<Channel<S>>,
     tag: DeliveryTag,
+    /// The consumer's turn on the channel in which it arrived.
+    pub(super) turn: u32,
     pub(super) deadline: Instant,
 }
 
@@ -59,16 +61,16 @@ impl<S: Settler> Channel<S> {
 
     /// Turns verbs that were sent into settlements, for as long as the channel lives, and says what was left out of the log
     /// meanwhile. Sleeps while there is nothing to do.
-    pub(super) async fn confirm<R>(&self, context: &Context<R>, report: &Report) {
+    pub(super) async fn confirm<R>(&self, context: &Context<R>, members: &Members) {
         loop {
-            if !report.leaves_out() {
+            if !members.all().iter().any(|member| member.report.leaves_out()) {
                 self.verb_sent.notified().await;
             }
             sleep(CONFIRM_EVERY).await;
             if !self.confirm_now(context).await {
                 return;
             }
-            report.say_left_out(context.now_ms());
+            members.all().iter().for_each(|member| member.report.say_left_out(context.now_ms()));
         }
     }
 
@@ -88,8 +90,13 @@ impl<S: Settler> Channel<S> {
 }
 
 impl<S: Settler> Held<S> {
-    pub(super) fn new(channel: Rc<Channel<S>>, tag: DeliveryTag, ack_deadline: Duration) -> Self {
-        Self { channel, tag, deadline: Instant::now() + ack_deadline }
+    pub(super) fn new(channel: Rc<Channel<S>>, tag: DeliveryTag, turn: u32, ack_deadline: Duration) -> Self {
+        Self { channel, tag, turn, deadline: Instant::now() + ack_deadline }
+    }
+
+    /// Its tag, for books that are kept of its channel.
+    pub(super) fn tag(&self) -> DeliveryTag {
+        self.tag
     }
 
     /// Whether its channel lives.
@@ -97,11 +104,11 @@ impl<S: Settler> Held<S> {
         !*self.channel.ended.borrow()
     }
 
-    /// Sends the verb; a `row` is remembered until the broker has confirmed it.
-    pub(super) async fn settle(self, verb: Verb, row: Option<RowId>) -> Settled {
+    /// Sends the verb; `rows` are remembered until the broker has confirmed it.
+    pub(super) async fn settle(self, verb: Verb, rows: Vec<RowId>) -> Settled {
         let settled = self.channel.settler.settle(self.tag, verb).await;
-        if let (Settled::Sent, Some(row)) = (settled, row) {
-            self.channel.unconfirmed.borrow_mut().push(row);
+        if settled == Settled::Sent && !rows.is_empty() {
+            self.channel.unconfirmed.borrow_mut().extend(rows);
             self.channel.verb_sent.notify_one();
         }
         settled

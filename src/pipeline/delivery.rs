@@ -1,425 +1,434 @@
-//! The way of one delivery: record intent → start the target → settle → record.
+//! The way of one delivery: judge → record intent → start every match → settle → record.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
-use super::body;
 use super::channel::Held;
 use super::context::{Arrow, Context};
-use super::dags::ask_in_place;
-use super::flights::{Flights, Seat};
-use super::hold::{Woken, pause, unless_ended, wait};
+use super::flights::{Boarding, Flights, Seat};
+use super::hold::{Woken, pause, wait};
 use super::ledgered::{self, Ledgered};
-use super::report::Report;
-use crate::domain::attempt::{Attempt, Command, Hold, Input, Trouble, conf_origin};
-use crate::domain::dag_state::DagView;
+use super::matched::{InHand, Matched};
+use super::member::Members;
+use super::parking::Parking;
+use super::sight::Sight;
+use super::signals::Order;
 use crate::domain::envelope::Envelope;
-use crate::domain::gate::{Deliver, Dropped, Judgement, deliver, judge};
-use crate::domain::key::{DeliveryKey, KeyKind};
-use crate::domain::ledger::{Binding, ConfOrigin, Outcome};
-use crate::domain::options::OnMissing;
-use crate::domain::outcome::{RunLookup, TriggerAnswer};
+use crate::domain::ids::SubscriptionId;
+use crate::domain::ledger::{Binding, Outcome};
+use crate::domain::miss_series::Seen;
+use crate::domain::park::Why;
 use crate::domain::payload::message_head;
+use crate::domain::routing::{NoMatch, ReturnedFor, Verdict};
+use crate::domain::settlement::{Match, SUBSCRIPTION_REMOVED, Settlement, settle};
 use crate::domain::shutdown::Phase;
-use crate::domain::subscription::Subscription;
-use crate::domain::target::TargetHistory;
+use crate::domain::table::Table;
+use crate::domain::window::{Place, excess, place};
 use crate::ports::{Dags, Runs, Settler, Verb};
 use crate::store::StoreError;
-use crate::store::ledger::RowId;
+use crate::store::ledger::{Candidate, RowId};
 
 /// What the deliveries of one consumer share.
 pub(super) struct Desk<R, S> {
     pub(super) context: Rc<Context<R>>,
-    pub(super) report: Report,
+    pub(super) members: Members,
     pub(super) flights: Flights<S>,
     pub(super) phase: watch::Receiver<Phase>,
+    pub(super) orders: watch::Receiver<Order>,
+    pub(super) sight: Sight,
 }
 
-/// The row of a delivery, once there is one: for whoever has to clean up after a panic.
-pub(super) type Noted = Rc<Cell<Option<RowId>>>;
+/// The rows of a delivery, once there are any: for whoever has to clean up after a panic.
+pub(super) type Noted = Rc<RefCell<Vec<RowId>>>;
 
-/// Sees one delivery through to its end: settled, given back, or left to the end of its channel.
-/// `subscription` holds the options that the delivery was received under, which count to its end.
+/// Sees one delivery through to its end: settled, given back, or left to the end of its channel. What is returned is to be
+/// parked.
 pub(super) async fn handle<R: Runs + Dags, S: Settler>(
     desk: Rc<Desk<R, S>>,
-    subscription: Rc<Subscription>,
+    table: Table,
     envelope: Envelope,
     held: Held<S>,
     noted: Noted,
-) {
-    let (key, phase) = (DeliveryKey::of(&envelope), desk.phase.clone());
-    let dag = desk.context.dags.watch(&subscription.dag_id);
-    let mut task = Task { desk, subscription, envelope, key, phase, dag, noted, tried: false };
-    let Some(mut flight) = task.record_intent(held).await else { return };
-    let ended = match task.start(&mut flight).await {
-        Ok((outcome, reason)) => {
-            flight.permit = None;
-            task.settle(&flight, outcome, reason).await
-        }
-        Err(woken) => Err(woken),
+) -> Option<(Held<S>, Parking)> {
+    let hand = InHand::new(envelope, Seat::new(held));
+    let (phase, aboard) = (desk.phase.clone(), Aboard { desk: Rc::clone(&desk), seat: Rc::clone(&hand.seat) });
+    let mut delivery = Delivery {
+        desk,
+        table,
+        hand,
+        noted,
+        matches: Vec::new(),
+        no_match: None,
+        error: None,
+        again: Cell::default(),
+        phase,
+        aboard,
     };
-    if ended == Err(Woken::Deadline) {
-        task.give_back(&flight).await;
-    }
+    let parking = delivery.see_through().await?;
+    Some((delivery.hand.seat.take().filter(Held::can_be_settled)?, parking))
 }
 
-struct Task<R, S> {
+/// Rows under way. They land by drop at the latest, so that no way out forgets them.
+struct Aboard<R, S> {
     desk: Rc<Desk<R, S>>,
-    subscription: Rc<Subscription>,
-    envelope: Envelope,
-    key: DeliveryKey,
-    phase: watch::Receiver<Phase>,
-    dag: watch::Receiver<DagView>,
-    noted: Noted,
-    /// Something was asked of the target.
-    tried: bool,
-}
-
-/// A row under way. It lands by drop at the latest, so that no way out forgets it.
-struct Flight<R, S> {
-    desk: Rc<Desk<R, S>>,
-    ledgered: Ledgered,
     seat: Rc<Seat<S>>,
-    /// A place among the requests under way, taken before the row was written as sent.
-    permit: Option<OwnedSemaphorePermit>,
-    /// The row says that the run may have been asked for.
-    recorded_sent: bool,
 }
 
-impl<R, S> Flight<R, S> {
-    fn land(&self) {
-        if let Some(row) = self.ledgered.row {
-            self.desk.flights.land(row, &self.seat);
-        }
-    }
-}
-
-impl<R, S> Drop for Flight<R, S> {
+impl<R, S> Drop for Aboard<R, S> {
     fn drop(&mut self) {
-        self.land();
+        self.desk.flights.land(&self.seat);
     }
 }
 
-impl<R: Runs + Dags, S: Settler> Task<R, S> {
+struct Delivery<R: Runs + Dags, S: Settler> {
+    desk: Rc<Desk<R, S>>,
+    /// The rows that it is judged by.
+    table: Table,
+    hand: Rc<InHand<S>>,
+    noted: Noted,
+    matches: Vec<Matched<R, S>>,
+    no_match: Option<NoMatch>,
+    /// What a filter failed with on it.
+    error: Option<String>,
+    /// Its rows were released, to be judged anew.
+    again: Cell<bool>,
+    phase: watch::Receiver<Phase>,
+    aboard: Aboard<R, S>,
+}
+
+impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
     fn now_ms(&self) -> i64 {
         self.desk.context.now_ms()
     }
 
-    /// Writes the row before anything is asked of the target. `None`: another task drives the row, or the delivery ended.
-    async fn record_intent(&mut self, held: Held<S>) -> Option<Flight<R, S>> {
+    async fn see_through(&mut self) -> Option<Parking> {
         self.desk.context.at(Arrow::Received);
-        let seat = Seat::new(held);
-        let mut permit = Arc::clone(&self.desk.context.requests).try_acquire_owned().ok();
-        let mut tries = 0;
-        let ledgered = loop {
-            match self.bind(permit.is_some()).await {
-                Ok(ledgered) => break ledgered,
-                Err(error) => {
-                    // Others may need the place meanwhile.
-                    permit = None;
-                    let desk = Rc::clone(&self.desk);
-                    let _held = desk.report.store_refused(&desk.context, &error).await;
-                    tries += 1;
-                    self.pause(&seat, tries, None).await.ok()?;
+        self.desk.sight.learn(&self.hand.envelope);
+        loop {
+            match self.judge_and_drive().await? {
+                Judging::Done => return None,
+                Judging::Park(parking) => return Some(parking),
+                Judging::Anew => {
+                    self.again.set(true);
+                    self.table = self.desk.orders.borrow().table.clone();
                 }
             }
-        };
-        if let Binding::New { id_collision: true, .. } = ledgered.binding {
-            self.desk.report.id_collision(&ledgered.run_id, self.now_ms());
         }
-        self.noted.set(ledgered.row);
-        let seat = match ledgered.row {
-            Some(row) => self.desk.flights.board(row, seat.take()?)?,
-            None => seat,
-        };
+    }
+
+    async fn judge_and_drive(&mut self) -> Option<Judging> {
+        self.record_intent().await?;
+        match self.hand_in().await? {
+            Judging::Anew => return self.release_rows().await.ok().map(|()| Judging::Anew),
+            Judging::Done | Judging::Park(_) => {}
+        }
         self.desk.context.at(Arrow::Recorded);
-        let recorded_sent = permit.is_some();
-        Some(Flight { desk: Rc::clone(&self.desk), ledgered, seat, permit, recorded_sent })
+        match self.drive().await {
+            Ok(judging) => Some(judging),
+            Err(Woken::Deadline) => {
+                self.give_back().await;
+                None
+            }
+            Err(Woken::Crowded) => Some(Judging::Park(self.crowded())),
+            Err(Woken::Due | Woken::Lost | Woken::Stopping | Woken::Removed) => None,
+        }
     }
 
-    async fn bind(&self, send: bool) -> Result<Ledgered, StoreError> {
-        let (store, dag) = (&self.desk.context.store, &self.subscription.dag_id);
-        ledgered::bind(store, &self.envelope, &self.key, dag, send, self.now_ms()).await
+    fn bytes(&self) -> u64 {
+        u64::try_from(self.hand.envelope.body.len()).unwrap_or(u64::MAX)
     }
 
-    /// Asks for the run, and again, until the row has an outcome. An error says what ended the delivery before that.
-    async fn start(&mut self, flight: &mut Flight<R, S>) -> Result<(Outcome, String), Woken> {
-        let (kind, redelivered) = (self.key.kind(), self.envelope.redelivered);
-        let mut unrecorded = 0;
-        let mut attempt = match flight.ledgered.binding {
-            Binding::New { .. } | Binding::Start { .. } => Attempt::fresh(kind, redelivered),
-            Binding::LookUp { .. } => Attempt::resumed(kind, redelivered),
-            Binding::SettleAgain { outcome, .. } => return Ok((outcome, String::new())),
+    /// How long it may stay with us.
+    fn time_left(&self) -> Duration {
+        let left = self.hand.seat.with(|held| held.deadline.saturating_duration_since(Instant::now()));
+        left.unwrap_or_default()
+    }
+
+    /// Parked behind the share of blocked subscriptions, to the ack deadline or until one of them takes runs again.
+    fn crowded(&self) -> Parking {
+        let rows = self.noted.borrow().clone();
+        Parking { why: Why::Blocked, bytes: self.bytes(), pause: self.time_left(), stays: true, rows }
+    }
+
+    /// Parked because it starts nothing.
+    fn unmatched(&self, reason: ReturnedFor) -> Parking {
+        let Self { desk, hand, .. } = self;
+        let ack_deadline = desk.context.limits.ack_deadline;
+        let (pause, stays) = desk.sight.pause(&hand.envelope, &hand.key, ack_deadline);
+        let (pause, rows) = (pause.min(self.time_left()), Vec::new());
+        Parking { why: Why::NoMatch(reason), bytes: self.bytes(), pause, stays, rows }
+    }
+
+    /// Writes the rows before anything is asked of a target. `None`: the delivery ended.
+    async fn record_intent(&mut self) -> Option<()> {
+        let verdicts = self.table.judge(&self.hand.envelope, self.desk.context.body_limits());
+        let mut places: Vec<(SubscriptionId, OwnedSemaphorePermit)> = Vec::new();
+        for row in verdicts.rows.iter().filter(|row| row.verdict == Some(Verdict::Match)) {
+            let place = Arc::clone(&self.desk.context.requests).try_acquire_owned();
+            places.extend(place.ok().map(|place| (row.subscription, place)));
+        }
+        let mut tries = 0;
+        let bound = loop {
+            let has_place = |id| places.iter().any(|(of, _)| *of == id);
+            let candidate = |(row, route): (&_, &Rc<crate::domain::table::Route>)| Candidate {
+                target: format!("dag:{}", route.subscription.dag_id),
+                row: *row,
+                send: has_place(route.subscription.id),
+            };
+            let candidates = verdicts.rows.iter().zip(self.table.routes()).map(candidate).collect();
+            let (store, what) = (&self.desk.context.store, (&self.hand.envelope, &self.hand.key));
+            match ledgered::bind(store, what, candidates, self.again.get(), self.now_ms()).await {
+                Ok(bound) => break bound,
+                Err(error) => {
+                    // Others may need the places meanwhile.
+                    places.clear();
+                    tries += 1;
+                    self.store_refused(&error, tries).await.ok()?;
+                }
+            }
         };
-        let mut input = Input::Begin;
+        self.no_match = bound.no_match;
+        if !self.again.get() {
+            let (matched, dropped) = (!bound.matches.is_empty(), bound.no_match == Some(NoMatch::Drop));
+            let error = verdicts.error.as_deref();
+            self.desk.sight.note(&self.hand.envelope.queue, Seen { matched, dropped, error });
+        }
+        self.error = verdicts.error;
+        let is_alone = bound.matches.len() == 1;
+        self.noted.replace(bound.matches.iter().filter_map(|one| one.row).collect());
+        let of = |ledgered: Ledgered| {
+            let route = self.table.get(ledgered.subscription)?;
+            let at = places.iter().position(|(of, _)| *of == ledgered.subscription);
+            let place = at.map(|at| places.swap_remove(at).1);
+            Some(Matched::new((&self.desk, &self.hand), &route.subscription, ledgered, place, is_alone))
+        };
+        self.matches = bound.matches.into_iter().filter_map(of).collect();
+        for one in &self.matches {
+            if let Binding::New { id_collision: true, .. } = one.ledgered.binding {
+                one.member.report.id_collision(&one.ledgered.run_id, self.now_ms());
+            }
+        }
+        Some(())
+    }
+
+    /// Takes the rows over. `None`: another task drives these very rows.
+    async fn hand_in(&mut self) -> Option<Judging> {
+        let rows = self.noted.borrow().clone();
+        match self.desk.flights.board(&self.hand.seat, &rows) {
+            Boarding::Seated => Some(Judging::Done),
+            Boarding::Joined => None,
+            Boarding::Taken(other) => {
+                let landed = async {
+                    other.landed().await;
+                };
+                super::hold::unless_ended(&self.hand.seat, &mut self.phase, landed).await.ok()?;
+                Some(Judging::Anew)
+            }
+        }
+    }
+
+    fn states(&self) -> Vec<Match> {
+        self.matches.iter().map(Matched::state).collect()
+    }
+
+    /// Does what the state of the matches calls for, until the delivery is settled.
+    async fn drive(&mut self) -> Result<Judging, Woken> {
         loop {
-            let view = self.history(|history, key| history.view(key));
-            input = match attempt.step(input, view, self.now_ms()) {
-                Command::Trigger => match self.clear_to_start(flight).await? {
-                    None => Input::Answer(self.trigger(flight).await?),
-                    Some(dropped) => {
-                        let reason = dropped.code().to_owned();
-                        unrecorded += 1;
-                        match self.record_drop(flight, &reason, unrecorded).await? {
-                            Some(held) => held,
-                            None => {
-                                self.say_finished(flight, Outcome::Dropped, &reason).await;
-                                return Ok((Outcome::Dropped, reason));
-                            }
-                        }
-                    }
+            match settle(&self.states(), self.no_match) {
+                Settlement::Hold { .. } => match self.run_matches().await {
+                    // The rows' newest delivery may have taken the seat of a lost one.
+                    Err(Woken::Lost) if self.hand.seat.with(Held::can_be_settled) == Some(true) => {}
+                    ran => ran?,
                 },
-                Command::LookUp => self.look_up(flight).await?,
-                Command::TakeNextNumber => self.take_next_number(flight).await?,
-                Command::Hold(hold) => self.hold(flight, &hold).await?,
-                Command::Finish { outcome, reason } => {
-                    self.say_finished(flight, outcome, &reason).await;
-                    return Ok((outcome, reason));
+                Settlement::Ack { drop } => {
+                    self.finish(Verb::Ack, &drop).await?;
+                    return Ok(Judging::Done);
                 }
+                Settlement::DeadLetter { drop } => {
+                    if self.matches.is_empty() {
+                        return self.dead_letter_unread().await.map(|()| Judging::Done);
+                    }
+                    self.finish(Verb::DeadLetter, &drop).await?;
+                    return Ok(Judging::Done);
+                }
+                Settlement::JudgeAgain => {
+                    self.release_rows().await?;
+                    return Ok(Judging::Anew);
+                }
+                Settlement::Park(NoMatch::Return(reason)) => return Ok(Judging::Park(self.unmatched(reason))),
+                // Neither is given back.
+                Settlement::Park(NoMatch::Drop | NoMatch::DeadLetter) => return Ok(Judging::Done),
+            }
+        }
+    }
+
+    /// Drives the open matches beside one another until each has ended. An error is what ended the delivery for some.
+    async fn run_matches(&mut self) -> Result<(), Woken> {
+        let Self { desk, hand, matches, .. } = self;
+        let open = matches.iter_mut().filter(|one| !one.is_done());
+        let mut under_way: FuturesUnordered<_> = open.map(Matched::run).collect();
+        let (mut ended, mut kept, mut orders) = (Ok(()), None, desk.orders.clone());
+        loop {
+            tokio::select! {
+                biased;
+                ran = under_way.next() => match ran {
+                    Some(ran) => ended = ended.and(ran),
+                    None => return ended,
+                },
+                () = hand.changed.notified() => {}
+                Ok(()) = orders.changed() => {}
+            }
+            if under_way.is_empty() || hand.blocked() < under_way.len() {
+                kept = None;
+                continue;
+            }
+            // Half a window of one is nothing, and nobody would be there to try the target again.
+            let window = desk.context.limits.prefetch.max(2);
+            let (members, facts) = (desk.orders.borrow().table.taking_part().count(), desk.sight.facts());
+            let is_crowded = match kept {
+                Some(_) => excess(window, members, desk.sight.kept(), &facts) > 0,
+                None => place(window, members, desk.sight.kept(), &facts) == Place::Park,
             };
+            if is_crowded {
+                return ended.and(Err(Woken::Crowded));
+            }
+            kept.get_or_insert_with(|| desk.sight.keep());
         }
     }
 
-    /// Waits until a run may be asked for, or says why the message is dropped. That is decided on an answer to a question asked
-    /// here and now; without one the delivery is held.
-    async fn clear_to_start(&mut self, flight: &mut Flight<R, S>) -> Result<Option<Dropped>, Woken> {
-        let options = &Rc::clone(&self.subscription).options;
+    /// Dead-letters a message that no filter could read. It is kept first, for want of a dead-letter exchange.
+    async fn dead_letter_unread(&mut self) -> Result<(), Woken> {
+        let reason = self.error.clone().unwrap_or_default();
+        let (envelope, key) = (&self.hand.envelope, &self.hand.key);
+        let (delivery, message) = (
+            ledgered::delivery(envelope, key, self.again.get()),
+            (message_head(envelope).to_string(), envelope.body.clone()),
+        );
         let mut tries = 0;
-        loop {
-            let view = self.dag.borrow_and_update().clone();
-            let judgement = match deliver(options, &view) {
-                Deliver::Start => Judgement::Start,
-                Deliver::Hold(closed) => Judgement::Hold(closed),
-                Deliver::AskAgain => {
-                    let _place = self.permit(flight).await?;
-                    let drops = options.on_missing == OnMissing::Ack;
-                    let (said, view) = ask_in_place(&self.desk.context, &self.subscription.dag_id, drops).await;
-                    judge(options, &view, &said)
-                }
-            };
-            match judgement {
-                Judgement::Start => return Ok(None),
-                Judgement::Drop(reason) => return Ok(Some(reason)),
-                Judgement::Hold(_) => {
-                    flight.permit = None;
-                    // The gate says why; it is looked at again when Airflow says something else.
-                    drop(unless_ended(&flight.seat, &mut self.phase, self.dag.changed()).await?);
-                }
-                Judgement::Unsure(reason) => {
-                    tries += 1;
-                    let hold = Hold { trouble: Trouble::Unavailable, reason, at_least: None, tries };
-                    self.hold(flight, &hold).await?;
-                }
-            }
-        }
-    }
-
-    /// Records that the message is dropped. Without that record it is held (`Some`), and judged anew at every try: it may come to be
-    /// started after all.
-    async fn record_drop(
-        &mut self,
-        flight: &mut Flight<R, S>,
-        reason: &str,
-        tries: u32,
-    ) -> Result<Option<Input>, Woken> {
-        let recorded = match flight.ledgered.row {
-            Some(row) => self.desk.context.store.drop_it(row, reason.to_owned(), self.now_ms()).await,
-            None => Err(StoreError::NoRow),
-        };
-        let Err(error) = recorded else { return Ok(None) };
-        flight.permit = None;
-        let desk = Rc::clone(&self.desk);
-        let _held = desk.report.store_refused(&desk.context, &error).await;
-        self.pause(&flight.seat, tries, None).await?;
-        Ok(Some(Input::Begin))
-    }
-
-    async fn trigger(&mut self, flight: &mut Flight<R, S>) -> Result<TriggerAnswer, Woken> {
-        let desk = Rc::clone(&self.desk);
-        let conf = body::conf(&desk.context, &self.envelope, self.subscription.id, &flight.ledgered.run_id).await;
-        let answer = match conf {
-            Err(instead) => instead,
-            Ok(conf) => {
-                let _permit = self.permit_once_recorded(flight).await?;
-                self.tried = true;
-                self.desk.context.runs.trigger(&self.subscription.dag_id, &flight.ledgered.run_id, &conf).await
-            }
-        };
-        self.desk.context.at(Arrow::Answered);
-        if let TriggerAnswer::TargetFault(_) = &answer {
-            self.desk.context.dags.doubt(&self.subscription.dag_id);
-        }
-        self.history(|history, key| match &answer {
-            TriggerAnswer::Created => history.passed(key),
-            TriggerAnswer::Refused(_) => history.refused(key),
-            TriggerAnswer::Unavailable { server_error: true, .. } => history.server_error(key),
-            TriggerAnswer::Unavailable { .. }
-            | TriggerAnswer::Conflict(_)
-            | TriggerAnswer::TargetFault(_)
-            | TriggerAnswer::AccessFault(_)
-            | TriggerAnswer::Ambiguous(_) => {}
-        });
-        Ok(answer)
-    }
-
-    async fn look_up(&mut self, flight: &mut Flight<R, S>) -> Result<Input, Woken> {
-        let _permit = self.permit(flight).await?;
-        let lookup = self.desk.context.runs.look_up(&self.subscription.dag_id, &flight.ledgered.run_id).await;
-        let origin = match &lookup {
-            RunLookup::Found(run) => conf_origin(&run.conf, &self.envelope),
-            RunLookup::Absent | RunLookup::Unknown(_) => ConfOrigin::Silent,
-        };
-        Ok(Input::LookedUp(lookup, origin))
-    }
-
-    /// A place among the requests under way. Waiting for one ends with the delivery.
-    async fn permit(&mut self, flight: &mut Flight<R, S>) -> Result<OwnedSemaphorePermit, Woken> {
-        if let Some(permit) = flight.permit.take() {
-            return Ok(permit);
-        }
-        let requests = Arc::clone(&self.desk.context.requests);
-        let permit = unless_ended(&flight.seat, &mut self.phase, requests.acquire_owned()).await?;
-        Ok(permit.expect("the semaphore is never closed"))
-    }
-
-    /// A place among the requests under way, with the row saying that the run may have been asked for. Without that record
-    /// nothing is asked, except for a message whose id alone tells it apart. No place is kept while the state file is waited for.
-    async fn permit_once_recorded(&mut self, flight: &mut Flight<R, S>) -> Result<OwnedSemaphorePermit, Woken> {
-        let mut tries = 0;
-        loop {
-            let permit = self.permit(flight).await?;
-            if flight.recorded_sent {
-                return Ok(permit);
-            }
-            match flight.ledgered.mark_sent(&self.desk.context.store, self.now_ms()).await {
-                Ok(()) => flight.recorded_sent = true,
-                Err(_) if self.key.kind() == KeyKind::MessageId => return Ok(permit),
+        let row = loop {
+            let (delivery, message, now_ms) = (delivery.clone(), message.clone(), self.now_ms());
+            match self.desk.context.store.keep_unread(delivery, reason.clone(), message, now_ms).await {
+                Ok(row) => break row,
                 Err(error) => {
-                    drop(permit);
-                    let desk = Rc::clone(&self.desk);
-                    let _held = desk.report.store_refused(&desk.context, &error).await;
                     tries += 1;
-                    self.pause(&flight.seat, tries, None).await?;
+                    self.store_refused(&error, tries).await?;
                 }
             }
-        }
-    }
-
-    async fn take_next_number(&mut self, flight: &mut Flight<R, S>) -> Result<Input, Woken> {
-        let mut tries = 0;
-        loop {
-            flight.permit = None;
-            match flight.ledgered.take_next_number(&self.desk.context.store, self.now_ms()).await {
-                Ok(()) => return Ok(Input::Begin),
-                Err(error) => {
-                    let desk = Rc::clone(&self.desk);
-                    let _held = desk.report.store_refused(&desk.context, &error).await;
-                    tries += 1;
-                    self.pause(&flight.seat, tries, None).await?;
-                }
-            }
-        }
-    }
-
-    async fn hold(&mut self, flight: &mut Flight<R, S>, hold: &Hold) -> Result<Input, Woken> {
-        flight.permit = None;
-        let desk = Rc::clone(&self.desk);
-        let _held = desk.report.holding(&desk.context, hold).await;
-        self.pause(&flight.seat, hold.tries, hold.at_least).await?;
-        Ok(Input::Begin)
-    }
-
-    async fn pause(&mut self, seat: &Seat<S>, tries: u32, at_least: Option<std::time::Duration>) -> Result<(), Woken> {
-        let due = Instant::now() + pause(tries, at_least, self.desk.context.seed());
-        match wait(seat, due, &mut self.phase).await {
-            Woken::Due => Ok(()),
-            ended @ (Woken::Lost | Woken::Deadline | Woken::Stopping) => Err(ended),
-        }
-    }
-
-    fn history<T>(&self, look: impl FnOnce(&mut TargetHistory, &str) -> T) -> T {
-        let mut targets = self.desk.context.targets.borrow_mut();
-        look(targets.entry(self.subscription.dag_id.clone()).or_default(), self.key.text())
-    }
-
-    async fn say_finished(&self, flight: &Flight<R, S>, outcome: Outcome, reason: &str) {
-        let Desk { report, context, .. } = &*self.desk;
-        let run_id = &flight.ledgered.run_id;
-        match outcome {
-            Outcome::Started => report.started(run_id, self.now_ms()),
-            Outcome::Duplicate => report.duplicate(run_id, self.now_ms()),
-            Outcome::Dropped => report.dropped(run_id, reason, self.now_ms()),
-            Outcome::Dlq => report.refused(run_id, reason, self.now_ms()),
-        }
-        report.passed(context, outcome).await;
-    }
-
-    /// Records the outcome, then tells the broker. What is refused is kept first, for want of a dead-letter exchange.
-    async fn settle(&mut self, flight: &Flight<R, S>, outcome: Outcome, reason: String) -> Result<(), Woken> {
-        let is_known = matches!(flight.ledgered.binding, Binding::SettleAgain { .. });
-        if outcome == Outcome::Dlq && !is_known {
-            self.keep_refused(flight, &reason).await?;
-        }
-        self.desk.context.at(Arrow::Decided);
-        // A redelivery from here on has a flight of its own, and finds the outcome in the row or the run by its id.
-        flight.land();
-        let (store, now_ms) = (&self.desk.context.store, self.now_ms());
-        let held = flight.seat.take().filter(Held::can_be_settled);
-        let Some(held) = held else {
-            if !is_known {
-                flight.ledgered.decide(store, outcome, reason, now_ms).await;
-            }
-            return Err(Woken::Lost);
         };
-        flight.ledgered.send_verb(store, outcome, reason, now_ms).await;
-        held.settle(verb(outcome), flight.ledgered.row).await;
+        let now_ms = self.now_ms();
+        self.desk.members.all().iter().for_each(|member| member.report.unreadable(&reason, now_ms));
+        let held = self.hand.seat.take().filter(Held::can_be_settled).ok_or(Woken::Lost)?;
+        self.desk.context.store.send_verb(vec![(row, Outcome::Dlq, String::new())], now_ms).await;
+        held.settle(Verb::DeadLetter, vec![row]).await;
         self.desk.context.at(Arrow::VerbSent);
         Ok(())
     }
 
-    async fn keep_refused(&mut self, flight: &Flight<R, S>, reason: &str) -> Result<(), Woken> {
-        let Some(row) = flight.ledgered.row else {
-            // Nothing is recorded of it, so nothing can be kept: hold it until the state file takes it.
-            self.pause(&flight.seat, u32::MAX, Some(self.desk.context.limits.ack_deadline)).await?;
-            return Err(Woken::Deadline);
+    /// Records the outcomes, then tells the broker.
+    async fn finish(&mut self, verb: Verb, gone: &[SubscriptionId]) -> Result<(), Woken> {
+        for one in self.matches.iter_mut().filter(|one| gone.contains(&one.subscription.id)) {
+            one.drop_with(SUBSCRIPTION_REMOVED);
+            one.member.report.removed(&one.ledgered.run_id, one.desk.context.now_ms());
+        }
+        self.desk.context.at(Arrow::Decided);
+        // A redelivery from here on has a flight of its own, and finds the outcomes in the rows or the runs by their ids.
+        self.desk.flights.land(&self.aboard.seat);
+        let (store, now_ms) = (&self.desk.context.store, self.now_ms());
+        let Some(held) = self.hand.seat.take().filter(Held::can_be_settled) else {
+            for one in self.matches.iter().filter(|one| !one.is_known) {
+                if let (Some(row), Some((outcome, reason))) = (one.ledgered.row, one.outcome()) {
+                    store.decide(row, *outcome, reason.clone(), now_ms).await;
+                }
+            }
+            return Err(Woken::Lost);
         };
-        let message = (message_head(&self.envelope).to_string(), self.envelope.body.clone());
+        let decided = |one: &Matched<R, S>| {
+            let (outcome, reason) = one.outcome()?;
+            Some((one.ledgered.row?, *outcome, reason.clone()))
+        };
+        let rows: Vec<(RowId, Outcome, String)> = self.matches.iter().filter_map(decided).collect();
+        let ids = rows.iter().map(|(row, _, _)| *row).collect();
+        if !rows.is_empty() {
+            store.send_verb(rows, now_ms).await;
+        }
+        held.settle(verb, ids).await;
+        self.desk.context.at(Arrow::VerbSent);
+        Ok(())
+    }
+
+    /// Marks every row as given back, and lets it go.
+    async fn release_rows(&mut self) -> Result<(), Woken> {
         let mut tries = 0;
         loop {
-            let kept =
-                self.desk.context.store.keep_refused(row, reason.to_owned(), message.clone(), self.now_ms()).await;
-            let Err(error) = kept else { return Ok(()) };
-            let desk = Rc::clone(&self.desk);
-            let _held = desk.report.store_refused(&desk.context, &error).await;
-            tries += 1;
-            self.pause(&flight.seat, tries, None).await?;
+            let rows = self.noted.borrow().clone();
+            let released = match rows.is_empty() {
+                true => Ok(()),
+                false => self.desk.context.store.release(rows, self.now_ms()).await,
+            };
+            match released {
+                Ok(()) => {
+                    self.desk.flights.land(&self.aboard.seat);
+                    self.matches.clear();
+                    return Ok(());
+                }
+                Err(error) => {
+                    tries += 1;
+                    self.store_refused(&error, tries).await?;
+                }
+            }
         }
     }
 
     /// The delivery has been held as long as it may: it goes back to the broker and comes again.
-    async fn give_back(&self, flight: &Flight<R, S>) {
-        let now_ms = self.now_ms();
-        if let Some(row) = flight.ledgered.row
-            && let Err(error) = self.desk.context.store.release(row, now_ms).await
+    async fn give_back(&mut self) {
+        let rows = self.noted.borrow().clone();
+        if !rows.is_empty()
+            && let Err(error) = self.desk.context.store.release(rows, self.now_ms()).await
         {
-            // Given back without that record it would get a second row: it stays held to the end of its channel.
-            return drop(self.desk.report.store_refused(&self.desk.context, &error).await);
+            // Given back without that record it would get new rows: it stays held to the end of its channel.
+            for one in self.desk.members.all() {
+                drop(one.report.store_refused(&self.desk.context, &error).await);
+            }
+            return;
         }
-        flight.land();
-        if let Some(held) = flight.seat.take() {
-            let verb = if self.tried { Verb::GiveBackTried } else { Verb::GiveBackUntried };
-            held.settle(verb, None).await;
+        self.desk.flights.land(&self.aboard.seat);
+        if let Some(held) = self.hand.seat.take() {
+            let tried = self.matches.iter().any(|one| one.tried);
+            held.settle(if tried { Verb::GiveBackTried } else { Verb::GiveBackUntried }, Vec::new()).await;
+        }
+    }
+
+    async fn store_refused(&mut self, error: &StoreError, tries: u32) -> Result<(), Woken> {
+        let (members, context) = (self.desk.members.all(), Rc::clone(&self.desk.context));
+        let mut held = Vec::new();
+        for member in &members {
+            held.push(member.report.store_refused(&context, error).await);
+        }
+        self.pause(tries, None).await
+    }
+
+    async fn pause(&mut self, tries: u32, at_least: Option<Duration>) -> Result<(), Woken> {
+        let due = Instant::now() + pause(tries, at_least, self.desk.context.seed());
+        match wait(&self.hand.seat, due, &mut self.phase).await {
+            Woken::Due => Ok(()),
+            ended @ (Woken::Lost | Woken::Deadline | Woken::Stopping | Woken::Removed | Woken::Crowded) => Err(ended),
         }
     }
 }
 
-fn verb(outcome: Outcome) -> Verb {
-    match outcome {
-        Outcome::Started | Outcome::Duplicate | Outcome::Dropped => Verb::Ack,
-        Outcome::Dlq => Verb::DeadLetter,
-    }
+/// What is next for a delivery.
+enum Judging {
+    /// Its rows were released: it is judged by the rows of now.
+    Anew,
+    /// It is parked.
+    Park(Parking),
+    /// Nothing.
+    Done,
 }

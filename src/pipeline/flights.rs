@@ -9,20 +9,23 @@ use tokio::sync::Notify;
 use super::channel::Held;
 use crate::store::ledger::RowId;
 
-/// The place from which a row's delivery is settled in the end.
+/// The place from which a delivery is settled in the end, with the rows that are driven from it.
 pub(super) struct Seat<S> {
     held: RefCell<Option<Held<S>>>,
+    rows: RefCell<Vec<RowId>>,
     changed: Notify,
+    landed: Notify,
 }
 
 impl<S> Seat<S> {
     pub(super) fn new(held: Held<S>) -> Rc<Self> {
-        Rc::new(Self { held: RefCell::new(Some(held)), changed: Notify::new() })
+        let (rows, changed, landed) = (RefCell::default(), Notify::new(), Notify::new());
+        Rc::new(Self { held: RefCell::new(Some(held)), rows, changed, landed })
     }
 
-    /// Puts the newest delivery of the row in place of an older one, whose channel is gone.
-    fn hand_over(&self, held: Held<S>) {
-        self.held.replace(Some(held));
+    /// Puts the newest delivery of the rows in place of an older one, whose channel is gone.
+    fn hand_over(&self, held: Option<Held<S>>) {
+        self.held.replace(held);
         self.changed.notify_one();
     }
 
@@ -43,6 +46,21 @@ impl<S> Seat<S> {
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
+
+    /// Resolves when nothing is driven from here any more. Asked for right after [`Boarding::Taken`].
+    pub(super) async fn landed(&self) {
+        self.landed.notified().await;
+    }
+}
+
+/// What became of boarding.
+pub(super) enum Boarding<S> {
+    /// The rows are driven from this seat now.
+    Seated,
+    /// Another task drives these very rows, and settles.
+    Joined,
+    /// Another task drives one of them, and not the same ones: wait until it has landed.
+    Taken(Rc<Seat<S>>),
 }
 
 /// All seats of one consumer.
@@ -53,23 +71,33 @@ impl<S> Flights<S> {
         Self(RefCell::default())
     }
 
-    /// Takes off with a row, or joins the task that is driving it already: then `None`, and that task settles.
-    pub(super) fn board(&self, row: RowId, held: Held<S>) -> Option<Rc<Seat<S>>> {
+    /// Takes off with rows, or hands the delivery to the task that is driving them already.
+    pub(super) fn board(&self, seat: &Rc<Seat<S>>, rows: &[RowId]) -> Boarding<S> {
         let mut flights = self.0.borrow_mut();
-        if let Some(seat) = flights.get(&row) {
-            seat.hand_over(held);
-            return None;
+        if let Some(other) = rows.iter().find_map(|row| flights.get(row)) {
+            let mut driven = other.rows.borrow().clone();
+            let mut wanted = rows.to_vec();
+            driven.sort_unstable();
+            wanted.sort_unstable();
+            if driven != wanted {
+                return Boarding::Taken(Rc::clone(other));
+            }
+            other.hand_over(seat.take());
+            return Boarding::Joined;
         }
-        let seat = Seat::new(held);
-        flights.insert(row, Rc::clone(&seat));
-        Some(seat)
+        seat.rows.replace(rows.to_vec());
+        flights.extend(rows.iter().map(|row| (*row, Rc::clone(seat))));
+        Boarding::Seated
     }
 
-    /// The row is not driven from this seat any more. A later flight of the row has a seat of its own, which stays.
-    pub(super) fn land(&self, row: RowId, seat: &Rc<Seat<S>>) {
+    /// Nothing is driven from this seat any more. A later flight of a row has a seat of its own, which stays.
+    pub(super) fn land(&self, seat: &Rc<Seat<S>>) {
         let mut flights = self.0.borrow_mut();
-        if flights.get(&row).is_some_and(|current| Rc::ptr_eq(current, seat)) {
-            flights.remove(&row);
+        for row in seat.rows.take() {
+            if flights.get(&row).is_some_and(|current| Rc::ptr_eq(current, seat)) {
+                flights.remove(&row);
+            }
         }
+        seat.landed.notify_waiters();
     }
 }

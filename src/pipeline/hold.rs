@@ -21,6 +21,10 @@ pub(super) enum Woken {
     Deadline,
     /// The watcher is stopping.
     Stopping,
+    /// The subscription went, and nothing was asked for.
+    Removed,
+    /// Its open matches are all blocked, and blocked deliveries have their share of the window.
+    Crowded,
 }
 
 /// The pause after failure number `tries` (from 1), never shorter than Airflow's own wish.

@@ -1,51 +1,82 @@
-//! A delivery's row, or the lack of one.
+//! A match's row, or the lack of one.
 //!
 //! Where the state file refuses to take a row (a full disk), a message with an id goes on without: its run id alone keeps it
 //! from starting twice. All others are held.
 
 use crate::domain::envelope::Envelope;
-use crate::domain::ids::{DagId, RunId};
+use crate::domain::ids::{RunId, SubscriptionId};
 use crate::domain::key::{DeliveryKey, KeyKind, content_digest};
-use crate::domain::ledger::{Binding, Outcome};
+use crate::domain::ledger::Binding;
+use crate::domain::routing::{self, NoMatch, Routed, route};
 use crate::domain::run_id::run_id;
-use crate::store::ledger::{NewDelivery, RowId};
+use crate::store::ledger::{BoundMatch, Candidate, NewDelivery, RowId};
 use crate::store::{Store, StoreError};
 
-/// A delivery as the ledger knows it.
+/// A match as the ledger knows it.
 #[derive(Clone, Debug)]
 pub(super) struct Ledgered {
+    pub(super) subscription: SubscriptionId,
     /// `None`: nothing is recorded of it.
     pub(super) row: Option<RowId>,
     pub(super) binding: Binding,
     pub(super) run_id: RunId,
 }
 
-/// Finds or makes the row; see [`Store::bind`].
+/// What a delivery is bound to.
+pub(super) struct Bound {
+    pub(super) matches: Vec<Ledgered>,
+    pub(super) no_match: Option<NoMatch>,
+}
+
+/// Finds or makes the rows; see [`Store::bind`]. `again`: they were released in this epoch.
 pub(super) async fn bind(
     store: &Store,
-    envelope: &Envelope,
-    key: &DeliveryKey,
-    dag: &DagId,
-    send: bool,
+    (envelope, key): (&Envelope, &DeliveryKey),
+    candidates: Vec<Candidate>,
+    again: bool,
     now_ms: i64,
-) -> Result<Ledgered, StoreError> {
-    let delivery = NewDelivery {
+) -> Result<Bound, StoreError> {
+    let rows: Vec<routing::Row> = candidates.iter().map(|candidate| candidate.row).collect();
+    let routed = route(&rows);
+    if let (Routed::NoMatch(no_match), false) = (&routed, envelope.redelivered || again) {
+        return Ok(Bound { matches: Vec::new(), no_match: Some(*no_match) });
+    }
+    let delivery = delivery(envelope, key, again);
+    match (store.bind(delivery, candidates, now_ms).await, routed) {
+        (Ok(bound), _) => {
+            Ok(Bound { matches: bound.matches.into_iter().map(Ledgered::from).collect(), no_match: bound.no_match })
+        }
+        (Err(error), Routed::Start(started)) if key.kind() == KeyKind::MessageId => {
+            tracing::debug!(%error, "going on without a row: the message has an id");
+            let unrecorded = |subscription| Ledgered {
+                subscription,
+                row: None,
+                binding: Binding::New { n: 1, id_collision: false },
+                run_id: run_id(&envelope.queue, key, 1),
+            };
+            Ok(Bound { matches: started.into_iter().map(unrecorded).collect(), no_match: None })
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// A delivery as the state file takes it.
+pub(super) fn delivery(envelope: &Envelope, key: &DeliveryKey, again: bool) -> NewDelivery {
+    NewDelivery {
         conn_id: envelope.conn_id.clone(),
         queue: envelope.queue.clone(),
-        target: format!("dag:{dag}"),
         key: key.clone(),
         content: content_digest(envelope),
         redelivered: envelope.redelivered,
+        again,
         epoch: envelope.epoch,
-    };
-    match store.bind(delivery, send, now_ms).await {
-        Ok(bound) => Ok(Ledgered { row: Some(bound.row), binding: bound.binding, run_id: bound.run_id }),
-        Err(error) if key.kind() == KeyKind::Fingerprint => Err(error),
-        Err(error) => {
-            tracing::debug!(%error, "going on without a row: the message has an id");
-            let binding = Binding::New { n: 1, id_collision: false };
-            Ok(Ledgered { row: None, binding, run_id: run_id(&envelope.queue, key, 1) })
-        }
+    }
+}
+
+impl From<BoundMatch> for Ledgered {
+    fn from(bound: BoundMatch) -> Self {
+        let BoundMatch { subscription, row, binding, run_id } = bound;
+        Self { subscription, row: Some(row), binding, run_id }
     }
 }
 
@@ -63,19 +94,5 @@ impl Ledgered {
         let row = self.row.ok_or(StoreError::Closed)?;
         self.run_id = store.take_next_number(row, now_ms).await?;
         Ok(())
-    }
-
-    /// Notes the outcome of a delivery that cannot be settled any more.
-    pub(super) async fn decide(&self, store: &Store, outcome: Outcome, reason: String, now_ms: i64) {
-        if let Some(row) = self.row {
-            store.decide(row, outcome, reason, now_ms).await;
-        }
-    }
-
-    /// Notes the outcome, and that its verb is about to be sent.
-    pub(super) async fn send_verb(&self, store: &Store, outcome: Outcome, reason: String, now_ms: i64) {
-        if let Some(row) = self.row {
-            store.send_verb(row, outcome, reason, now_ms).await;
-        }
     }
 }

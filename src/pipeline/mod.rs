@@ -1,7 +1,8 @@
 //! The data flow: receive → record intent → start the target → settle → record.
 //!
-//! One `worker` per consumer attaches, receives and hands each delivery to `delivery::handle`, a task of its own. What
-//! comes next is decided in `domain` (`ledger`, `attempt`, `target`); here it is carried out.
+//! One `worker` per queue attaches, receives and hands each delivery to `delivery::handle`, a task of its own, which drives
+//! its matches (`matched`) beside one another. What comes next is decided in `domain` (`routing`, `settlement`, `ledger`,
+//! `attempt`, `target`); here it is carried out.
 //!
 //! Invariants:
 //! - Nothing between receive and settle returns early with the delivery forgotten: a delivery is settled, given back, or
@@ -18,7 +19,11 @@ mod delivery;
 mod flights;
 mod hold;
 mod ledgered;
+mod matched;
+mod member;
+mod parking;
 mod report;
+mod sight;
 mod signals;
 mod worker;
 

@@ -4,15 +4,18 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::attached::HeldTag;
+use tokio::sync::watch;
+
 use super::context::Context;
+use super::signals::Order;
 use crate::domain::attempt::{Hold, Trouble};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::domain::gate::Closed;
 use crate::domain::ids::{ConsumerTag, RunId};
 use crate::domain::ledger::Outcome;
 use crate::domain::line_budget::LineBudget;
-use crate::domain::status::{Attachment, ConnectionStatus, subscription_status};
+use crate::domain::settlement::SUBSCRIPTION_REMOVED;
+use crate::domain::status::{Attachment, ConnectionStatus, SubscriptionStatus, subscription_status};
 use crate::domain::subscription::Subscription;
 use crate::store::StoreError;
 use crate::telemetry::events;
@@ -20,13 +23,19 @@ use crate::telemetry::events;
 /// Keeps a subscription's status row and log lines true.
 pub(super) struct Report {
     subscription: Rc<Subscription>,
+    /// Its row is written only while it takes part: else somebody else says how it is.
+    orders: watch::Receiver<Order>,
     attachment: Cell<Attachment>,
-    tag: RefCell<Option<HeldTag>>,
+    tag: RefCell<Option<ConsumerTag>>,
     trouble: Cell<Option<Trouble>>,
     /// Why nothing is consumed, while the gate is closed, and whether that was said.
     closed: RefCell<Option<(Closed, Option<String>)>>,
     closed_said: Cell<bool>,
     said: RefCell<VecDeque<String>>,
+    /// What the row says is wrong.
+    error: RefCell<Option<String>>,
+    /// Foreign messages that stand in the way.
+    unmatched: Cell<Option<usize>>,
     /// Deliveries that are held now.
     held: Rc<Cell<u32>>,
     starts: Cell<LineBudget>,
@@ -54,15 +63,18 @@ impl Drop for HeldOne {
 }
 
 impl Report {
-    pub(super) fn new(subscription: Rc<Subscription>) -> Self {
+    pub(super) fn new(subscription: Rc<Subscription>, orders: watch::Receiver<Order>) -> Self {
         Self {
             subscription,
+            orders,
             attachment: Cell::new(Attachment::Connecting),
             tag: RefCell::default(),
             trouble: Cell::default(),
             closed: RefCell::default(),
             closed_said: Cell::default(),
             said: RefCell::default(),
+            error: RefCell::default(),
+            unmatched: Cell::default(),
             held: Rc::default(),
             starts: Cell::default(),
             lines: Cell::default(),
@@ -91,15 +103,51 @@ impl Report {
         self.write(context, attachment, None).await;
     }
 
-    /// The gate is open.
-    pub(super) fn gate_opened(&self) {
-        if self.closed.take().is_some() && self.closed_said.replace(false) {
+    /// The gate is open. `tag`: of the consumer, where there is one; it serves this subscription too from now on. Returns
+    /// whether it was closed.
+    pub(super) async fn gate_opened<R>(&self, context: &Context<R>, tag: Option<&ConsumerTag>) -> bool {
+        let was_closed = self.closed.take().is_some();
+        if was_closed && self.closed_said.replace(false) {
             let Subscription { dag_id, queue, .. } = &*self.subscription;
             tracing::info!(
                 event = events::GATE_OPENED,
                 "RMQ Watcher: DAG '{dag_id}' is there for messages of queue '{queue}', which are consumed now"
             );
         }
+        if let (Some(tag), true) = (tag, self.attachment.get() != Attachment::Listening) {
+            self.attached(context, tag).await;
+        }
+        was_closed
+    }
+
+    /// The consumer goes on under another tag.
+    pub(super) async fn retagged<R>(&self, context: &Context<R>, tag: &ConsumerTag) {
+        if self.tag.borrow().is_some() {
+            self.tag.replace(Some(tag.clone()));
+            let error = self.error.borrow().clone();
+            self.write(context, self.attachment.get(), error).await;
+        }
+    }
+
+    /// So many foreign messages stand in the way, where no more can be parked.
+    pub(super) async fn blocked_by_unmatched<R>(&self, context: &Context<R>, unmatched: Option<usize>) {
+        if self.unmatched.replace(unmatched) != unmatched {
+            let error = self.error.borrow().clone();
+            self.write(context, self.attachment.get(), error).await;
+        }
+    }
+
+    /// A message that no filter could read was dead-lettered.
+    pub(super) fn unreadable(&self, reason: &str, now_ms: i64) {
+        if !self.admits(now_ms) {
+            return;
+        }
+        let Subscription { dag_id, queue, .. } = &*self.subscription;
+        tracing::warn!(
+            event = events::MESSAGE_REFUSED,
+            "RMQ Watcher: the filter of DAG '{dag_id}' cannot read a message: {reason}; it was kept whole in the state file and \
+             dead-lettered from queue '{queue}' (on_unreadable)"
+        );
     }
 
     /// Consuming was stopped on purpose; the channel stands.
@@ -108,14 +156,19 @@ impl Report {
         self.write(context, self.attachment.get(), None).await;
     }
 
+    /// A subscription whose gate is closed goes on saying that.
     pub(super) async fn connecting<R>(&self, context: &Context<R>) {
         // An attempt after a failure keeps the failure in view until it is known to be over.
-        if self.attachment.get() != Attachment::Failed {
+        if self.attachment.get() != Attachment::Failed && self.closed.borrow().is_none() {
             self.write(context, Attachment::Connecting, None).await;
         }
     }
 
+    /// The broker has confirmed the consumer. A subscription whose gate is closed is told again once it opens.
     pub(super) async fn attached<R>(&self, context: &Context<R>, tag: &ConsumerTag) {
+        if self.closed.borrow().is_some() {
+            return;
+        }
         let Subscription { dag_id, queue, conn_id, .. } = &*self.subscription;
         tracing::info!(
             event = events::CONSUMER_ATTACHED,
@@ -124,7 +177,7 @@ impl Report {
         self.said.take();
         // Whatever was held is coming again, and will say for itself what is wrong.
         self.trouble.take();
-        self.tag.replace(Some(context.attached.hold(conn_id, tag)));
+        self.tag.replace(Some(tag.clone()));
         self.write(context, Attachment::Listening, None).await;
         let now_ms = context.now_ms();
         context.store.set_connection_status(conn_id.clone(), ConnectionStatus::Connected, None, now_ms).await;
@@ -132,6 +185,9 @@ impl Report {
 
     /// An attach failed, or a consumer was lost. Said once for each new text.
     pub(super) async fn failed<R>(&self, context: &Context<R>, fault: &BrokerFault) {
+        if self.closed.borrow().is_some() {
+            return self.paused(context).await;
+        }
         self.tag.take();
         if self.is_news(&fault.text) {
             let Subscription { dag_id, queue, .. } = &*self.subscription;
@@ -190,11 +246,12 @@ impl Report {
     }
 
     /// A message has its outcome. What troubled the subscription is over, unless another delivery is still held for it, or the
-    /// target has only refused.
-    pub(super) async fn passed<R>(&self, context: &Context<R>, outcome: Outcome) {
+    /// target has only refused. Returns whether it is over just now.
+    pub(super) async fn passed<R>(&self, context: &Context<R>, outcome: Outcome) -> bool {
         let is_over =
             self.held.get() == 0 && !(outcome == Outcome::Dlq && self.trouble.get() == Some(Trouble::Failing));
-        if is_over && self.trouble.take().is_some() {
+        let recovers = is_over && self.trouble.take().is_some();
+        if recovers {
             self.said.take();
             if outcome != Outcome::Dropped && self.admits(context.now_ms()) {
                 let Subscription { dag_id, queue, .. } = &*self.subscription;
@@ -205,6 +262,7 @@ impl Report {
             }
             self.write(context, self.attachment.get(), None).await;
         }
+        recovers
     }
 
     /// Whether a line about a single message may be written now; what is left out is counted.
@@ -247,6 +305,20 @@ impl Report {
             event = events::MESSAGE_DROPPED,
             reason,
             "RMQ Watcher: DAG '{dag_id}' is {reason}: the message of run {run} was acknowledged and dropped from queue '{queue}'"
+        );
+    }
+
+    /// The subscription went before the run was asked for, and another one got the message.
+    pub(super) fn removed(&self, run: &RunId, now_ms: i64) {
+        if !self.admits(now_ms) {
+            return;
+        }
+        let Subscription { dag_id, queue, .. } = &*self.subscription;
+        tracing::warn!(
+            event = events::MESSAGE_DROPPED,
+            reason = SUBSCRIPTION_REMOVED,
+            "RMQ Watcher: the subscription of DAG '{dag_id}' to queue '{queue}' went before run {run} was asked for; another \
+             subscription has started on the message"
         );
     }
 
@@ -326,13 +398,24 @@ impl Report {
 
     /// While the gate is closed, that is what the row says, whatever else happens to single deliveries.
     async fn write<R>(&self, context: &Context<R>, attachment: Attachment, error: Option<String>) {
+        self.attachment.set(attachment);
+        if !self.orders.borrow().table.takes_part(self.subscription.id) {
+            return;
+        }
         let waits = matches!(attachment, Attachment::WaitingForDag | Attachment::PausedDag | Attachment::Unanswered);
         let closed = self.closed.borrow().as_ref().filter(|_| waits).and_then(|(_, sentence)| sentence.clone());
+        self.error.replace(error.clone());
         let error = closed.or(error);
-        let status = subscription_status(attachment, self.trouble.get());
-        self.attachment.set(attachment);
-        let (id, tag, now_ms) =
-            (self.subscription.id, self.tag.borrow().as_ref().map(|held| held.tag().clone()), context.now_ms());
+        let (status, error) = match (subscription_status(attachment, self.trouble.get()), self.unmatched.get()) {
+            (SubscriptionStatus::Listening, Some(unmatched)) => {
+                let text = format!(
+                    "blocked_by_unmatched ({unmatched}): no more messages that no filter accepts can be parked"
+                );
+                (SubscriptionStatus::Error, Some(text))
+            }
+            (status, _) => (status, error),
+        };
+        let (id, tag, now_ms) = (self.subscription.id, self.tag.borrow().clone(), context.now_ms());
         context.store.set_subscription_status(id, status, error, tag, now_ms).await;
     }
 }

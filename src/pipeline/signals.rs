@@ -1,18 +1,18 @@
-//! What a worker listens to besides its consumer: the stop, its orders, and what becomes of its DAG.
-
-use std::rc::Rc;
+//! What a worker listens to besides its consumer: the stop and its orders.
 
 use tokio::sync::watch;
 
-use crate::domain::dag_state::DagView;
+use crate::domain::plan::Place;
 use crate::domain::shutdown::Phase;
-use crate::domain::subscription::Subscription;
+use crate::domain::table::Table;
 
 /// What a worker is told.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// What it serves. Its key and its number never change; its options count for deliveries that are received from now on.
-    pub subscription: Rc<Subscription>,
+    /// What it consumes. Never changes.
+    pub place: Place,
+    /// The rows it works by. Options count for deliveries that are received from now on, and so do filters.
+    pub table: Table,
     /// It is to give everything back and end.
     pub leave: bool,
 }
@@ -21,26 +21,16 @@ pub struct Order {
 pub(super) struct Signals {
     phase: watch::Receiver<Phase>,
     orders: watch::Receiver<Order>,
-    dag: watch::Receiver<DagView>,
 }
 
 impl Signals {
-    pub(super) fn new(
-        phase: watch::Receiver<Phase>,
-        orders: watch::Receiver<Order>,
-        dag: watch::Receiver<DagView>,
-    ) -> Self {
-        Self { phase, orders, dag }
+    pub(super) fn new(phase: watch::Receiver<Phase>, orders: watch::Receiver<Order>) -> Self {
+        Self { phase, orders }
     }
 
-    /// What is served, with the options that count now.
-    pub(super) fn subscription(&self) -> Rc<Subscription> {
-        Rc::clone(&self.orders.borrow().subscription)
-    }
-
-    /// What Airflow says of the DAG.
-    pub(super) fn view(&self) -> DagView {
-        self.dag.borrow().clone()
+    /// The rows that count now.
+    pub(super) fn table(&self) -> Table {
+        self.orders.borrow().table.clone()
     }
 
     /// Whether the worker is to end; also when nobody is left who could tell it to.
@@ -71,8 +61,7 @@ impl Signals {
             biased;
             _ = self.phase.wait_for(|phase| *phase == Phase::Stopping) => {}
             Ok(()) = self.orders.changed() => {}
-            Ok(()) = self.dag.changed() => {}
-            else => {}
+            else => std::future::pending().await,
         }
     }
 }

@@ -6,23 +6,25 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::attached::HeldTag;
 use super::channel::{Channel, Held};
 use super::context::Context;
-use super::dags::Waiting;
 use super::delivery::{Desk, Noted, handle};
 use super::flights::Flights;
-use super::report::Report;
+use super::member::Members;
+use super::parking::{Out, Parking, ParkingLot};
+use super::sight::Sight;
 use super::signals::{Order, Signals};
-use crate::domain::dag_state::DagState;
 use crate::domain::envelope::Envelope;
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
-use crate::domain::gate::{Gate, gate};
-use crate::domain::options::OnMissing;
+use crate::domain::ids::{ConsumerTag, DeliveryTag, SubscriptionId};
+use crate::domain::park::{Why, should_roll};
+use crate::domain::plan::Place;
 use crate::domain::retry;
 use crate::domain::shutdown::Phase;
-use crate::domain::subscription::Subscription;
+use crate::domain::window::may_roll;
 use crate::ports::{AttachOrder, Broker, Consumer, Dags, Runs, Verb};
 
 /// How long a stop waits for answers that are under way.
@@ -35,14 +37,21 @@ const BROKER_ON_STOP: Duration = Duration::from_secs(1);
 /// [`crate::store::Store::close_older`].
 const ALL_RETURNED_AFTER: Duration = Duration::from_secs(180);
 
+/// How long parked deliveries stay that could not be given back for want of the state file.
+const STORE_AGAIN: Duration = Duration::from_secs(5);
+
 /// An attachment that lasted so long was a good one: the next failure counts as the first.
 const STEADY_AFTER: Duration = Duration::from_secs(60);
 
 type SettlerOf<B> = <<B as Broker>::Consumer as Consumer>::Settler;
+/// What is parked on a channel.
+type Lot<S> = (Rc<Channel<S>>, ParkingLot<S>);
+/// What a task leaves behind: a delivery that is to be parked.
+type Left<S> = Option<(Held<S>, Parking)>;
 type DeskOf<R, B> = Rc<Desk<R, SettlerOf<B>>>;
 
-/// Serves one subscription until the stop, or until it is told to leave. Its consumer is gone and its row says `disconnected`
-/// when this returns.
+/// Serves a queue until the stop, or until it is told to leave. Its consumer is gone and the rows that it wrote say
+/// `disconnected` when this returns.
 pub async fn run<R: Runs + Dags + 'static, B: Broker + 'static>(
     context: Rc<Context<R>>,
     broker: Rc<B>,
@@ -51,25 +60,32 @@ pub async fn run<R: Runs + Dags + 'static, B: Broker + 'static>(
 ) where
     SettlerOf<B>: 'static,
 {
-    let subscription = Rc::clone(&orders.borrow().subscription);
-    let signals = Signals::new(phase, orders, context.dags.watch(&subscription.dag_id));
+    let place = orders.borrow().place.clone();
+    let signals = Signals::new(phase, orders.clone());
     let (leaving, left) = watch::channel(Phase::Running);
-    let (report, flights) = (Report::new(subscription), Flights::new());
-    let desk = Rc::new(Desk { context, report, flights, phase: left });
+    let (members, flights) = (Members::new(orders.clone()), Flights::new());
+    let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight: Sight::default() });
     let (tasks, held) = (JoinSet::new(), HashMap::new());
-    Worker { desk, broker, signals, leaving, waiting: None, tasks, held, failures: 0 }.run().await;
+    Worker { desk, broker, place, signals, leaving, tag: None, lot: None, unblocking: None, tasks, held, failures: 0 }
+        .run()
+        .await;
 }
 
-struct Worker<R: Runs, B: Broker> {
+struct Worker<R: Runs + Dags, B: Broker> {
     desk: DeskOf<R, B>,
     broker: Rc<B>,
+    place: Place,
     signals: Signals,
     /// Tells deliveries that their worker leaves.
     leaving: watch::Sender<Phase>,
-    /// The DAG is waited for.
-    waiting: Option<(bool, Waiting)>,
+    /// Of the consumer, while it consumes.
+    tag: Option<HeldTag>,
     /// One task for each delivery, and one for each channel that confirms what was settled.
-    tasks: JoinSet<()>,
+    tasks: JoinSet<Left<SettlerOf<B>>>,
+    /// What is parked on the channel that lives.
+    lot: Option<Lot<SettlerOf<B>>>,
+    /// Those parked for blocked subscriptions up to this one go back as the window takes them: one takes runs again.
+    unblocking: Option<DeliveryTag>,
     /// What a task must give back if it panics.
     held: HashMap<Id, (Held<SettlerOf<B>>, Noted)>,
     /// Failed attaches in a row.
@@ -79,7 +95,7 @@ struct Worker<R: Runs, B: Broker> {
 /// Why receiving ended.
 enum Ended {
     Leaving,
-    /// The gate is closed, and nothing is held that would need the channel.
+    /// Every gate is closed, and nothing is held that would need the channel.
     Idle,
     Lost(BrokerFault),
 }
@@ -90,82 +106,99 @@ where
 {
     async fn run(&mut self) {
         while self.wait_until_open().await {
-            let subscription = self.signals.subscription();
             let attached = tokio::select! {
                 biased;
                 () = self.signals.left() => break,
-                attached = attach(&self.desk, &*self.broker, &subscription) => attached,
+                attached = attach(&self.desk, &*self.broker, &self.place) => attached,
             };
             let ended = match attached {
-                Ok((consumer, channel)) => self.consume(consumer, channel).await,
+                Ok((consumer, channel, tag)) => self.consume(consumer, channel, tag).await,
                 Err(fault) => Ended::Lost(fault),
             };
+            self.tag = None;
             match ended {
                 Ended::Leaving => break,
                 Ended::Idle => {}
                 Ended::Lost(fault) => {
-                    self.desk.report.failed(&self.desk.context, &fault).await;
+                    for member in self.desk.members.all() {
+                        member.report.failed(&self.desk.context, &fault).await;
+                    }
                     if !self.wait_before_next(&fault).await {
                         break;
                     }
                 }
             }
         }
-        self.desk.report.disconnected(&self.desk.context).await;
+        for member in self.desk.members.all() {
+            member.report.disconnected(&self.desk.context).await;
+        }
     }
 
-    /// Waits until the subscription may consume. Returns whether it may: `false` is the end.
+    /// Waits until a subscription may consume. Returns whether one may: `false` is the end.
     async fn wait_until_open(&mut self) -> bool {
         loop {
             if self.signals.must_leave() {
                 return false;
             }
-            if self.tend_gate().await == Gate::Open {
+            if self.tend().await {
                 return true;
             }
             tokio::select! {
                 biased;
                 () = self.signals.changed() => {}
+                () = self.desk.members.changed() => {}
                 Some(done) = self.tasks.join_next_with_id() => self.reap(done).await,
             }
         }
     }
 
-    /// Looks at the gate, says what changed, and has Airflow asked for the DAG while it is waited for.
-    async fn tend_gate(&mut self) -> Gate {
-        let (subscription, view) = (self.signals.subscription(), self.signals.view());
-        let gate = gate(&subscription.options, &view);
-        let drops = subscription.options.on_missing == OnMissing::Ack;
-        if gate == Gate::Open && view.state != DagState::Missing {
-            self.waiting = None;
-        } else if self.waiting.as_ref().is_none_or(|(dropping, _)| *dropping != drops) {
-            self.waiting = Some((drops, self.desk.context.dags.wait_for(&subscription.dag_id, drops)));
-        }
-        let Desk { report, context, .. } = &*self.desk;
-        match gate {
-            Gate::Open => report.gate_opened(),
-            Gate::Closed(closed) => {
-                report.gate_closed(context, closed, closed.sentence(&subscription.dag_id, &view)).await;
-            }
-        }
-        gate
+    /// Looks at every gate. Returns whether one is open.
+    async fn tend(&self) -> bool {
+        let Desk { context, members, .. } = &*self.desk;
+        members.tend(context, &self.signals.table(), self.tag.as_ref().map(HeldTag::tag)).await > 0
     }
 
-    /// Receives until the channel is lost or the end is asked for. While the gate is closed nothing new is consumed; what is
+    /// Receives until the channel is lost or the end is asked for. While every gate is closed nothing new is consumed; what is
     /// held stays where it is, on this channel.
-    async fn consume(&mut self, mut consumer: B::Consumer, channel: Rc<Channel<SettlerOf<B>>>) -> Ended {
+    async fn consume(
+        &mut self,
+        mut consumer: B::Consumer,
+        channel: Rc<Channel<SettlerOf<B>>>,
+        tag: ConsumerTag,
+    ) -> Ended {
+        self.consumes_as(tag).await;
+        (self.lot, self.unblocking) = (Some((Rc::clone(&channel), ParkingLot::new(channel.epoch))), None);
+        let mut table = self.signals.table();
         let since = Instant::now();
         self.confirm_on(&channel);
-        let (mut older_are_open, mut consumes) = (true, true);
+        let mut older_are_open = true;
         let ended = loop {
-            match self.follow_gate(&mut consumer, &mut consumes, &channel).await {
+            match self.follow_gates(&mut consumer, &channel).await {
                 Ok(()) => {}
                 Err(ended) => break ended,
             }
+            if self.signals.table() != table {
+                table = self.signals.table();
+                let out = self.lot.as_mut().map(|(_, lot)| lot.take_for_new_rows());
+                self.give_back(out.unwrap_or_default()).await;
+            }
+            match self.tend_parking(&mut consumer, &channel).await {
+                Ok(()) => {}
+                Err(ended) => break ended,
+            }
+            let due = self.lot.as_ref().and_then(|(_, lot)| lot.next_due());
             tokio::select! {
                 biased;
                 () = self.signals.changed() => {}
+                () = self.desk.members.changed() => {}
                 Some(done) = self.tasks.join_next_with_id() => self.reap(done).await,
+                () = self.desk.members.recovered.notified() => {
+                    self.unblocking = self.lot.as_ref().and_then(|(_, lot)| lot.last_blocked());
+                }
+                () = sleep_until(due.unwrap_or(since)), if due.is_some() => {
+                    let out = self.lot.as_mut().map(|(_, lot)| lot.take_due());
+                    self.give_back(out.unwrap_or_default()).await;
+                }
                 received = consumer.next() => match received {
                     Ok(envelope) => {
                         if older_are_open && !envelope.redelivered && since.elapsed() >= ALL_RETURNED_AFTER {
@@ -178,18 +211,8 @@ where
                 },
             }
         };
-        match ended {
-            Ended::Leaving => self.stop(consumer, &channel).await,
-            Ended::Idle => {
-                drop(timeout(BROKER_ON_STOP, channel.confirm_now(&self.desk.context)).await);
-                channel.end();
-                consumer.close().await;
-            }
-            Ended::Lost(_) => {
-                channel.end();
-                consumer.close().await;
-            }
-        }
+        self.lot = None;
+        self.end(&ended, consumer, &channel).await;
         if since.elapsed() >= STEADY_AFTER {
             self.failures = 0;
         }
@@ -197,53 +220,153 @@ where
         ended
     }
 
-    /// Stops or resumes consuming as the gate says. An error is why receiving ends.
-    async fn follow_gate(
+    /// Ends the life of a channel as befits why receiving ended.
+    async fn end(&mut self, ended: &Ended, consumer: B::Consumer, channel: &Rc<Channel<SettlerOf<B>>>) {
+        match ended {
+            Ended::Leaving => return self.stop(consumer, channel).await,
+            Ended::Idle => drop(timeout(BROKER_ON_STOP, channel.confirm_now(&self.desk.context)).await),
+            Ended::Lost(_) => {}
+        }
+        channel.end();
+        consumer.close().await;
+    }
+
+    /// Says that the consumer has this tag now.
+    async fn consumes_as(&mut self, tag: ConsumerTag) {
+        for member in self.desk.members.all() {
+            member.report.attached(&self.desk.context, &tag).await;
+        }
+        self.tag = Some(self.desk.context.attached.hold(&self.place.conn_id, &tag));
+    }
+
+    /// Stops or resumes consuming as the gates say. An error is why receiving ends.
+    async fn follow_gates(
         &mut self,
         consumer: &mut B::Consumer,
-        consumes: &mut bool,
         channel: &Rc<Channel<SettlerOf<B>>>,
     ) -> Result<(), Ended> {
         if self.signals.must_leave() {
             return Err(Ended::Leaving);
         }
-        match (self.tend_gate().await, *consumes) {
-            (Gate::Closed(_), true) => {
-                *consumes = false;
+        match (self.tend().await, self.tag.is_some()) {
+            (false, true) => {
+                self.tag = None;
                 let on_their_way = tokio::select! {
                     biased;
                     () = self.signals.left() => return Err(Ended::Leaving),
                     on_their_way = consumer.pause() => on_their_way,
                 };
-                self.desk.report.paused(&self.desk.context).await;
+                for member in self.desk.members.all() {
+                    member.report.paused(&self.desk.context).await;
+                }
                 on_their_way.into_iter().for_each(|envelope| self.take(envelope, channel));
-                if self.held.is_empty() { Err(Ended::Idle) } else { Ok(()) }
+                if self.holds_nothing() { Err(Ended::Idle) } else { Ok(()) }
             }
-            (Gate::Closed(_), false) if self.held.is_empty() => Err(Ended::Idle),
+            (false, false) if self.holds_nothing() => Err(Ended::Idle),
             // What was held before does not count in the new window: together they are never more than two.
-            (Gate::Open, false) if self.held.len() <= usize::from(self.desk.context.limits.prefetch) => {
-                let tag = self.desk.context.new_tag(self.signals.subscription().id);
+            (true, false) if self.held.len() <= usize::from(self.desk.context.limits.prefetch) => {
+                let tag = new_tag(&self.desk);
                 let resumed = tokio::select! {
                     biased;
                     () = self.signals.left() => return Err(Ended::Leaving),
                     resumed = consumer.resume(tag.clone()) => resumed,
                 };
                 resumed.map_err(Ended::Lost)?;
-                *consumes = true;
-                self.desk.report.attached(&self.desk.context, &tag).await;
+                self.consumes_as(tag).await;
                 Ok(())
             }
-            (Gate::Closed(_) | Gate::Open, _) => Ok(()),
+            (false | true, _) => Ok(()),
+        }
+    }
+
+    fn holds_nothing(&self) -> bool {
+        self.held.is_empty() && self.lot.as_ref().is_none_or(|(_, lot)| lot.is_empty())
+    }
+
+    /// Lets what is unblocked go, and rolls the consumer where parked ones fill its window.
+    async fn tend_parking(
+        &mut self,
+        consumer: &mut B::Consumer,
+        channel: &Rc<Channel<SettlerOf<B>>>,
+    ) -> Result<(), Ended> {
+        let window = self.desk.context.limits.prefetch;
+        let Some((_, lot)) = &mut self.lot else { return Ok(()) };
+        let held = self.held.len() + lot.over_full();
+        if let Some(last) = self.unblocking {
+            let room = usize::from(window).saturating_sub(held);
+            let out = lot.take_unblocked(last, room);
+            if room > 0 && out.is_empty() {
+                self.unblocking = None;
+            }
+            self.give_back(out).await;
+        }
+        let Some((_, lot)) = &mut self.lot else { return Ok(()) };
+        let unmatched = lot.blocked_by_unmatched();
+        let rolls = should_roll(window, lot.in_turn(), held, may_roll(&self.desk.sight.facts()));
+        for member in self.desk.members.all() {
+            member.report.blocked_by_unmatched(&self.desk.context, unmatched).await;
+        }
+        if !rolls || self.tag.is_none() {
+            return Ok(());
+        }
+        self.roll(consumer, channel).await
+    }
+
+    /// Cancels and consumes again on the same channel: what is parked does not count against the new consumer's window.
+    async fn roll(&mut self, consumer: &mut B::Consumer, channel: &Rc<Channel<SettlerOf<B>>>) -> Result<(), Ended> {
+        let on_their_way = tokio::select! {
+            biased;
+            () = self.signals.left() => return Err(Ended::Leaving),
+            on_their_way = consumer.pause() => on_their_way,
+        };
+        on_their_way.into_iter().for_each(|envelope| self.take(envelope, channel));
+        let tag = new_tag(&self.desk);
+        let resumed = tokio::select! {
+            biased;
+            () = self.signals.left() => return Err(Ended::Leaving),
+            resumed = consumer.resume(tag.clone()) => resumed,
+        };
+        resumed.map_err(Ended::Lost)?;
+        if let Some((_, lot)) = &mut self.lot {
+            lot.rolled();
+        }
+        for member in self.desk.members.all() {
+            member.report.retagged(&self.desk.context, &tag).await;
+        }
+        self.tag = Some(self.desk.context.attached.hold(&self.place.conn_id, &tag));
+        Ok(())
+    }
+
+    /// Gives parked deliveries back, all their rows released before.
+    async fn give_back(&mut self, out: Vec<Out<SettlerOf<B>>>) {
+        let rows: Vec<_> = out.iter().flat_map(|one| one.rows.clone()).collect();
+        let context = Rc::clone(&self.desk.context);
+        if !rows.is_empty()
+            && let Err(error) = context.store.release(rows, context.now_ms()).await
+        {
+            for member in self.desk.members.all() {
+                drop(member.report.store_refused(&context, &error).await);
+            }
+            // Given back without that record they would get new rows: they stay parked a little longer.
+            if let Some((_, lot)) = &mut self.lot {
+                for Out { held, rows } in out {
+                    lot.park(held, Parking { why: Why::Blocked, bytes: 0, pause: STORE_AGAIN, stays: true, rows });
+                }
+            }
+            return;
+        }
+        for one in out {
+            one.held.settle(Verb::GiveBackUntried, Vec::new()).await;
         }
     }
 
     fn take(&mut self, envelope: Envelope, channel: &Rc<Channel<SettlerOf<B>>>) {
         let deadline = self.desk.context.limits.ack_deadline;
-        let hold = || Held::new(Rc::clone(channel), envelope.tag, deadline);
+        let turn = self.lot.as_ref().map_or(0, |(_, lot)| lot.turn());
+        let hold = || Held::new(Rc::clone(channel), envelope.tag, turn, deadline);
         let (held, spare, noted) = (hold(), hold(), Noted::default());
-        let subscription = self.signals.subscription();
-        let task =
-            self.tasks.spawn_local(handle(Rc::clone(&self.desk), subscription, envelope, held, Rc::clone(&noted)));
+        let table = self.signals.table();
+        let task = self.tasks.spawn_local(handle(Rc::clone(&self.desk), table, envelope, held, Rc::clone(&noted)));
         self.held.insert(task.id(), (spare, noted));
     }
 
@@ -252,34 +375,42 @@ where
         self.tasks.spawn_local(async move {
             tokio::select! {
                 () = channel.ended() => {}
-                () = channel.confirm(&desk.context, &desk.report) => {}
+                () = channel.confirm(&desk.context, &desk.members) => {}
             }
+            None
         });
     }
 
     /// A panic in one delivery gives that one back and stops nothing else.
-    async fn reap(&mut self, done: Result<(Id, ()), JoinError>) {
-        let (id, panicked) = match &done {
-            Ok((id, ())) => (*id, false),
-            Err(error) => (error.id(), error.is_panic()),
+    async fn reap(&mut self, done: Result<(Id, Left<SettlerOf<B>>), JoinError>) {
+        let (id, panicked, parking) = match done {
+            Ok((id, parking)) => (id, false, parking),
+            Err(error) => (error.id(), error.is_panic(), None),
         };
+        if let (Some((held, parking)), Some((channel, lot))) = (parking, &mut self.lot)
+            && Rc::ptr_eq(&held.channel, channel)
+        {
+            lot.park(held, parking);
+        }
         if let Some((held, noted)) = self.held.remove(&id)
             && panicked
         {
-            self.desk.report.panicked();
-            let Desk { context, report, .. } = &*self.desk;
-            if let Some(row) = noted.get()
-                && let Err(error) = context.store.release(row, context.now_ms()).await
+            let Desk { context, members, .. } = &*self.desk;
+            members.all().iter().for_each(|member| member.report.panicked());
+            let rows = noted.take();
+            if !rows.is_empty()
+                && let Err(error) = context.store.release(rows, context.now_ms()).await
             {
-                drop(report.store_refused(context, &error).await);
+                for member in members.all() {
+                    drop(member.report.store_refused(context, &error).await);
+                }
             }
-            held.settle(Verb::GiveBackTried, None).await;
+            held.settle(Verb::GiveBackTried, Vec::new()).await;
         }
     }
 
     async fn close_older(&self, channel: &Channel<SettlerOf<B>>) {
-        let (context, subscription) = (&self.desk.context, self.signals.subscription());
-        let (conn_id, queue) = (subscription.conn_id.clone(), subscription.queue.clone());
+        let (context, Place { conn_id, queue }) = (&self.desk.context, self.place.clone());
         context.store.close_older(conn_id, queue, channel.epoch, context.now_ms()).await;
     }
 
@@ -323,20 +454,22 @@ where
     }
 }
 
-async fn attach<R: Runs, B: Broker>(
+async fn attach<R: Runs + Dags, B: Broker>(
     desk: &Desk<R, SettlerOf<B>>,
     broker: &B,
-    subscription: &Subscription,
-) -> Result<(B::Consumer, Rc<Channel<SettlerOf<B>>>), BrokerFault> {
-    let Desk { context, report, .. } = desk;
-    report.connecting(context).await;
-    let (conn_id, queue) = (subscription.conn_id.clone(), subscription.queue.clone());
+    place: &Place,
+) -> Result<(B::Consumer, Rc<Channel<SettlerOf<B>>>, ConsumerTag), BrokerFault> {
+    let Desk { context, members, .. } = desk;
+    for member in members.all() {
+        member.report.connecting(context).await;
+    }
+    let Place { conn_id, queue } = place.clone();
     let opened = context.store.open_epoch(conn_id.clone(), queue.clone(), context.now_ms()).await;
     let epoch = opened.map_err(|error| {
         let text = format!("nothing can be consumed while {error}");
         BrokerFault { kind: BrokerFaultKind::Closed, text }
     })?;
-    let tag = context.new_tag(subscription.id);
+    let tag = new_tag(desk);
     let prefetch = context.limits.prefetch;
     let order = AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch };
     let consumer = match broker.attach(order).await {
@@ -346,7 +479,12 @@ async fn attach<R: Runs, B: Broker>(
             return Err(fault);
         }
     };
-    report.attached(context, &tag).await;
     let channel = Rc::new(Channel::new(epoch, consumer.settler()));
-    Ok((consumer, channel))
+    Ok((consumer, channel, tag))
+}
+
+/// A tag for one attach, with the number of the first subscription that is served.
+fn new_tag<R: Runs + Dags, S>(desk: &Desk<R, S>) -> ConsumerTag {
+    let first = desk.orders.borrow().table.taking_part().next().map(|route| route.subscription.id);
+    desk.context.new_tag(first.unwrap_or(SubscriptionId(0)))
 }

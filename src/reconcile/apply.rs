@@ -3,8 +3,9 @@
 use std::collections::{BTreeSet, HashSet};
 
 use crate::domain::ids::{ConnId, SubscriptionId};
-use crate::domain::plan::{Action, Withheld, connections, plan};
+use crate::domain::plan::{Action, Wish, Withheld, connections, plan};
 use crate::domain::status::SubscriptionStatus;
+use crate::domain::table::Table;
 use crate::ports::{Broker, Consumer, Dags, Declarations, Runs};
 use crate::store::watcher::CycleEnded;
 use crate::telemetry::events;
@@ -23,13 +24,18 @@ where
     /// Plans from what was read last, and carries the plan out. Does not wait for consumers that leave: what comes after them is
     /// planned once they have.
     pub(super) async fn apply(&mut self) {
-        for action in plan(&self.wishes, &self.consumers.observed()) {
+        let mut changed = false;
+        for action in plan(&self.wishes, &self.tombstones, &self.consumers.observed()) {
             match action {
-                Action::Start(subscription) => {
-                    self.withheld.remove(&subscription.id);
-                    self.consumers.start(&self.context, &self.broker, subscription, &self.phase);
+                Action::Start { place, table } => {
+                    self.runs_again(&table);
+                    self.consumers.start(&self.context, &self.broker, (place, table), &self.phase);
                 }
-                Action::Change(subscription) => self.consumers.change(&subscription),
+                Action::Change { place, table } => {
+                    self.runs_again(&table);
+                    self.consumers.change(&place, &table);
+                    changed = true;
+                }
                 Action::Stop { place, reason } => {
                     tracing::info!(
                         event = events::CONSUMER_LET_GO,
@@ -43,7 +49,18 @@ where
                 Action::Withhold { id, why } => self.withhold(id, why).await,
             }
         }
+        if changed {
+            // A consumer that goes on for others writes their rows no more.
+            let withheld = |wish: &Wish| wish.withheld.clone().map(|why| (wish.subscription().id, why));
+            for (id, why) in self.wishes.iter().filter_map(withheld).collect::<Vec<_>>() {
+                self.withhold(id, why).await;
+            }
+        }
         self.forget_withheld();
+    }
+
+    fn runs_again(&mut self, table: &Table) {
+        table.taking_part().for_each(|route| drop(self.withheld.remove(&route.subscription.id)));
     }
 
     /// Says why a subscription does not run: in its row, and what somebody has to mend in the log; each once.
@@ -55,13 +72,13 @@ where
         let status = match &why {
             Withheld::Disabled => SubscriptionStatus::Disconnected,
             Withheld::Invalid(_) | Withheld::NotHandled(_) => SubscriptionStatus::Invalid,
-            Withheld::QueueTaken { .. } | Withheld::NoCredentials => SubscriptionStatus::Error,
+            Withheld::NoCredentials => SubscriptionStatus::Error,
         };
         let reason = why.sentence();
-        match (&why, self.wishes.iter().find(|wish| wish.subscription.id == id)) {
+        match (&why, self.wishes.iter().find(|wish| wish.subscription().id == id)) {
             // A refusal and missing credentials have lines of their own.
-            (Withheld::NotHandled(_) | Withheld::QueueTaken { .. }, Some(wish)) => {
-                let (dag, queue) = (&wish.subscription.dag_id, &wish.subscription.queue);
+            (Withheld::NotHandled(_), Some(wish)) => {
+                let (dag, queue) = (&wish.subscription().dag_id, &wish.subscription().queue);
                 let reason = reason.clone().unwrap_or_default();
                 tracing::error!(
                     event = events::SUBSCRIPTION_WITHHELD,
@@ -75,7 +92,7 @@ where
     }
 
     fn forget_withheld(&mut self) {
-        let wished: HashSet<SubscriptionId> = self.wishes.iter().map(|wish| wish.subscription.id).collect();
+        let wished: HashSet<SubscriptionId> = self.wishes.iter().map(|wish| wish.subscription().id).collect();
         self.withheld.retain(|id, _| wished.contains(id));
     }
 

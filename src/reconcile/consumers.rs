@@ -1,6 +1,6 @@
 //! The consumers that run: started, let go, and noticed when they end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use tokio::sync::watch;
@@ -10,14 +10,13 @@ use tokio::time::timeout;
 use crate::domain::ids::SubscriptionId;
 use crate::domain::plan::{Observed, Place};
 use crate::domain::shutdown::{CONSUMER_BUDGET, Phase};
-use crate::domain::subscription::Subscription;
+use crate::domain::table::Table;
 use crate::pipeline::{self, Context, Order};
 use crate::ports::{Broker, Consumer, Dags, Runs};
 
 /// One consumer's worker, seen from outside.
 struct Running {
     place: Place,
-    subscription: Rc<Subscription>,
     orders: watch::Sender<Order>,
     leaving: bool,
 }
@@ -27,7 +26,7 @@ pub(super) struct Consumers {
     workers: JoinSet<()>,
     running: HashMap<Id, Running>,
     /// Places whose worker met a defect, until the next timed cycle: one that meets it at once must not spin.
-    broken: HashMap<Place, SubscriptionId>,
+    broken: HashSet<Place>,
 }
 
 /// How a worker ended.
@@ -36,12 +35,12 @@ pub(super) enum Ended {
     /// It was asked to.
     Left,
     /// By a defect of this program.
-    Broke(Rc<Subscription>),
+    Broke(Place, Vec<SubscriptionId>),
 }
 
 impl Consumers {
     pub(super) fn new() -> Self {
-        Self { workers: JoinSet::new(), running: HashMap::new(), broken: HashMap::new() }
+        Self { workers: JoinSet::new(), running: HashMap::new(), broken: HashSet::new() }
     }
 
     /// What the plan needs to know.
@@ -49,11 +48,11 @@ impl Consumers {
         let running = self.running.values().map(|running| {
             let seen = match running.leaving {
                 true => Observed::Unknown,
-                false => Observed::Running(Rc::clone(&running.subscription)),
+                false => Observed::Running(running.orders.borrow().table.clone()),
             };
             (running.place.clone(), seen)
         });
-        let broken = self.broken.keys().map(|place| (place.clone(), Observed::Unknown));
+        let broken = self.broken.iter().map(|place| (place.clone(), Observed::Unknown));
         broken.chain(running).collect()
     }
 
@@ -66,32 +65,30 @@ impl Consumers {
         &mut self,
         context: &Rc<Context<R>>,
         broker: &Rc<B>,
-        subscription: Rc<Subscription>,
+        (place, table): (Place, Table),
         phase: &watch::Receiver<Phase>,
     ) where
         R: Runs + Dags + 'static,
         B: Broker + 'static,
         <B::Consumer as Consumer>::Settler: 'static,
     {
-        let order = Order { subscription: Rc::clone(&subscription), leave: false };
+        let order = Order { place: place.clone(), table, leave: false };
         let (orders, heard) = watch::channel(order);
         let worker = pipeline::run(Rc::clone(context), Rc::clone(broker), heard, phase.clone());
         let worker = self.workers.spawn_local(worker);
-        let place = Place::of(&subscription);
-        self.running.insert(worker.id(), Running { place, subscription, orders, leaving: false });
+        self.running.insert(worker.id(), Running { place, orders, leaving: false });
     }
 
-    /// Hands new options to the consumer that serves the subscription.
-    pub(super) fn change(&mut self, subscription: &Rc<Subscription>) {
-        for running in self.running.values_mut().filter(|running| running.subscription.id == subscription.id) {
-            running.subscription = Rc::clone(subscription);
-            running.orders.send_modify(|order| order.subscription = Rc::clone(subscription));
+    /// Hands a new table to the consumer of a place.
+    pub(super) fn change(&mut self, place: &Place, table: &Table) {
+        for running in self.running.values_mut().filter(|running| running.place == *place) {
+            running.orders.send_modify(|order| order.table = table.clone());
         }
     }
 
     /// Whether a worker, also one that leaves, writes the row of this subscription.
     pub(super) fn serves(&self, id: SubscriptionId) -> bool {
-        self.running.values().any(|running| running.subscription.id == id)
+        self.running.values().any(|running| running.orders.borrow().table.takes_part(id))
     }
 
     /// Asks the consumer of a place to leave; it does so within its own bounds.
@@ -117,8 +114,9 @@ impl Consumers {
                 if running.leaving && ended.is_ok() {
                     return Ended::Left;
                 }
-                self.broken.insert(running.place, running.subscription.id);
-                return Ended::Broke(running.subscription);
+                let ids = running.orders.borrow().table.taking_part().map(|route| route.subscription.id).collect();
+                self.broken.insert(running.place.clone());
+                return Ended::Broke(running.place, ids);
             }
         }
     }

@@ -14,8 +14,10 @@ use super::{counters, said};
 use crate::domain::declaration::FileProblemKind;
 use crate::domain::ids::DagId;
 use crate::domain::plan::{Wish, Withheld};
+use crate::domain::routing::Standing;
 use crate::domain::subscription::Subscription;
 use crate::domain::sync::{self, Row, Scanned};
+use crate::domain::table::Route;
 use crate::domain::trust::{self, Baseline, Judgement, Listing};
 use crate::ports::{Broker, Consumer, Dags, Declarations, Declared, Runs};
 use crate::store::sync::{SyncResult, ToWrite, Written};
@@ -87,7 +89,9 @@ where
         let rows = self.read().await;
         let is_read = rows.is_some();
         if let Some(rows) = rows {
-            self.wishes = rows.iter().filter_map(|row| wish(row, self.pace.can_start)).collect();
+            let (deleted, recorded): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.is_tombstone());
+            self.wishes = recorded.into_iter().map(|row| wish(row, self.pace.can_start)).collect();
+            self.tombstones = deleted.into_iter().map(tombstone).collect();
         }
         self.phase_at.set("reconcile");
         self.apply().await;
@@ -341,23 +345,44 @@ fn listing(scanned: &Result<Declared, String>) -> Listing {
     }
 }
 
-/// What is wanted of a recorded subscription; `None`: it is deleted.
-fn wish(row: &Row, can_start: bool) -> Option<Wish> {
-    if row.is_tombstone() {
-        return None;
+/// What is wanted of a recorded subscription.
+fn wish(row: &Row, can_start: bool) -> Wish {
+    let subscription = subscription(row);
+    let invalid = |why| Wish { route: Rc::new(Route::invalid(Rc::clone(&subscription))), withheld: Some(why) };
+    let standing = match (row.enabled, row.absent_cycles) {
+        (false, _) => Standing::Disabled,
+        (true, 0) => Standing::Listening,
+        (true, _) => Standing::InGrace,
+    };
+    if let Some(sentence) = &row.invalid {
+        return invalid(Withheld::Invalid(sentence.clone()));
     }
-    let subscription = Subscription {
+    let route = match Route::new(Rc::clone(&subscription), standing) {
+        Ok(route) => route,
+        Err(problem) => return invalid(Withheld::Invalid(problem.to_string())),
+    };
+    let withheld = if !row.enabled {
+        Some(Withheld::Disabled)
+    } else if let Some(option) = row.options.not_handled() {
+        return invalid(Withheld::NotHandled(option));
+    } else {
+        (!can_start).then_some(Withheld::NoCredentials)
+    };
+    Wish { route: Rc::new(route), withheld }
+}
+
+fn tombstone(row: &Row) -> Rc<Route> {
+    let subscription = subscription(row);
+    let route = Route::new(Rc::clone(&subscription), Standing::Tombstoned);
+    Rc::new(route.unwrap_or_else(|_| Route::invalid(subscription)))
+}
+
+fn subscription(row: &Row) -> Rc<Subscription> {
+    Rc::new(Subscription {
         id: row.id,
         dag_id: row.key.dag_id.clone(),
         queue: row.key.queue.clone(),
         conn_id: row.key.conn_id.clone(),
         options: row.options.clone(),
-    };
-    let withheld = match (&row.invalid, row.options.not_handled()) {
-        (Some(sentence), _) => Some(Withheld::Invalid(sentence.clone())),
-        _ if !row.enabled => Some(Withheld::Disabled),
-        (None, Some(option)) => Some(Withheld::NotHandled(option)),
-        (None, None) => (!can_start).then_some(Withheld::NoCredentials),
-    };
-    Some(Wish { subscription: Rc::new(subscription), withheld })
+    })
 }

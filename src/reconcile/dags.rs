@@ -35,7 +35,7 @@ where
         if !self.pace.can_start {
             return;
         }
-        let dags: BTreeSet<DagId> = self.wishes.iter().map(|wish| wish.subscription.dag_id.clone()).collect();
+        let dags: BTreeSet<DagId> = self.wishes.iter().map(|wish| wish.subscription().dag_id.clone()).collect();
         let (context, now_ms) = (Rc::clone(&self.context), self.now_ms());
         let asked = self.steps.dags.begin(async move { pipeline::read_dags(&context, &dags).await });
         if asked {
@@ -51,7 +51,7 @@ where
         if self.wishes.is_empty() {
             return None;
         }
-        let dags = self.wishes.iter().map(|wish| &wish.subscription.dag_id);
+        let dags = self.wishes.iter().map(|wish| &wish.subscription().dag_id);
         let active = dags.filter(|dag| self.context.dags.is_active(dag, self.dags_since_ms) != Some(false));
         Some(active.cloned().collect())
     }

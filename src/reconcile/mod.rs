@@ -29,6 +29,7 @@ use crate::domain::cycle_settings::CycleSettings;
 use crate::domain::ids::SubscriptionId;
 use crate::domain::plan::{Wish, Withheld};
 use crate::domain::shutdown::Phase;
+use crate::domain::table::Route;
 use crate::pipeline::Context;
 use crate::ports::{Broker, Consumer, Dags, Declarations, Runs};
 use crate::telemetry::events;
@@ -75,6 +76,7 @@ where
         believed: Believed::default(),
         consumers: Consumers::new(),
         wishes: Vec::new(),
+        tombstones: Vec::new(),
         withheld: HashMap::new(),
         findings: Findings::default(),
         counters: Counters::default(),
@@ -126,6 +128,8 @@ struct Flow<R, B, D> {
     consumers: Consumers,
     /// What was recorded when it was last read.
     wishes: Vec<Wish>,
+    /// The rows of what was deleted, as of then.
+    tombstones: Vec<Rc<Route>>,
     /// What the rows of subscriptions that do not run say.
     withheld: HashMap<SubscriptionId, Withheld>,
     findings: Findings,
@@ -240,9 +244,8 @@ where
     }
 
     async fn leave(self) {
-        let Self { context, consumers, steps, .. } = self;
-        // Those under way end with it: they hold the state file.
-        drop(steps);
+        // The steps under way end here: they hold the state file.
+        let Self { context, consumers, .. } = self;
         consumers.leave().await;
         let now_ms = (context.clock)();
         context.store.reset_statuses(now_ms).await;

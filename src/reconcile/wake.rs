@@ -120,19 +120,21 @@ where
         if *self.phase.borrow() == Phase::Stopping {
             return;
         }
-        if let Ended::Broke(subscription) = ended {
+        if let Ended::Broke(place, ids) = ended {
             self.counters.add(counters::CONSUMER_RESTARTED);
             tracing::error!(
                 event = events::WORKER_PANICKED,
-                "RMQ Watcher: the consumer of queue '{}' for DAG '{}' met a defect of this program; it is started again within {} s",
-                subscription.queue,
-                subscription.dag_id,
+                "RMQ Watcher: the consumer of queue '{}' (connection '{}') met a defect of this program; it is started again within {} s",
+                place.queue,
+                place.conn_id,
                 self.settings.interval.as_secs()
             );
             let reason = Some("a defect of this program ended its consumer".to_owned());
             let now_ms = self.now_ms();
-            let error = SubscriptionStatus::Error;
-            self.context.store.set_subscription_status(subscription.id, error, reason, None, now_ms).await;
+            for id in ids {
+                let error = SubscriptionStatus::Error;
+                self.context.store.set_subscription_status(id, error, reason.clone(), None, now_ms).await;
+            }
         }
         self.apply().await;
     }

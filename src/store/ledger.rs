@@ -4,16 +4,21 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, Row as SqlRow, named_params, params};
 
 use super::{Store, StoreError};
-use crate::domain::ids::{ConnId, Epoch, QueueName, RunId};
+use crate::domain::ids::{ConnId, Epoch, QueueName, RunId, SubscriptionId};
 use crate::domain::key::{DeliveryKey, KeyKind};
 use crate::domain::ledger::{
     self as rules, Arrival, Binding, Outcome, RELEASED, Row, Seen, State, state_code, state_from_code,
 };
+use crate::domain::routing::{self, NoMatch, Verdict};
 use crate::domain::run_id::run_id;
+use crate::domain::settlement::{self, Match, Progress};
 
 /// A row of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowId(pub i64);
+
+/// The target of a message that is for nobody.
+const UNMATCHED: &str = "unmatched";
 
 /// A delivery as the ledger sees it.
 #[derive(Clone, Debug)]
@@ -22,22 +27,44 @@ pub struct NewDelivery {
     pub conn_id: ConnId,
     /// The queue it came from.
     pub queue: QueueName,
-    /// What it is for: `dag:{dag_id}`.
-    pub target: String,
     /// Its key.
     pub key: DeliveryKey,
     /// Digest of routing key and body.
     pub content: String,
     /// The broker's word that it may have been delivered before.
     pub redelivered: bool,
+    /// It was bound before in this epoch, and its rows were released since.
+    pub again: bool,
     /// The epoch it arrived in.
     pub epoch: Epoch,
 }
 
-/// The row that a delivery belongs to.
+/// A subscription that the delivery may be for, as the rows of its queue say now.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// What it starts: `dag:{dag_id}`.
+    pub target: String,
+    /// What it says of the delivery.
+    pub row: routing::Row,
+    /// Its request follows at once if nothing was asked for yet: its row is then `sent`, else `received`.
+    pub send: bool,
+}
+
+/// What a delivery is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Its id.
+    /// Its matches, each with its row.
+    pub matches: Vec<BoundMatch>,
+    /// What becomes of it where there are none.
+    pub no_match: Option<NoMatch>,
+}
+
+/// The row of one match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundMatch {
+    /// Whose match it is.
+    pub subscription: SubscriptionId,
+    /// The row's id.
     pub row: RowId,
     /// What the rules said.
     pub binding: Binding,
@@ -46,13 +73,18 @@ pub struct Bound {
 }
 
 impl Store {
-    /// Finds or makes the row of a delivery and moves it to this delivery's epoch. A row without an outcome is then `sent`
-    /// where `send` is set (the request follows at once), else `received`.
+    /// Finds or makes the rows of all matches of a delivery, in one transaction, and moves them to its epoch. Rows of
+    /// subscriptions that it matched earlier and does not match any more are released. See [`settlement::judge`].
     ///
     /// # Errors
     /// Nothing was recorded.
-    pub async fn bind(&self, delivery: NewDelivery, send: bool, now_ms: i64) -> Result<Bound, StoreError> {
-        self.call("to record a delivery", move |connection| bind(connection, &delivery, send, now_ms)).await
+    pub async fn bind(
+        &self,
+        delivery: NewDelivery,
+        candidates: Vec<Candidate>,
+        now_ms: i64,
+    ) -> Result<Bound, StoreError> {
+        self.call("to record a delivery", move |connection| bind(connection, &delivery, &candidates, now_ms)).await
     }
 
     /// Notes that the row's run is about to be asked for.
@@ -117,14 +149,50 @@ impl Store {
         .await
     }
 
-    /// Notes the outcome, and that its verb is about to be sent. Not waited for: the intent covers a crash. A reason that is
-    /// known already stays.
-    pub async fn send_verb(&self, row: RowId, outcome: Outcome, reason: String, now_ms: i64) {
-        let state = state_code(State::VerbSent, Some(outcome));
+    /// Keeps a message that no subscription can read and that is about to be rejected, in a row of its own.
+    ///
+    /// # Errors
+    /// Nothing was kept: do not reject.
+    pub async fn keep_unread(
+        &self,
+        delivery: NewDelivery,
+        reason: String,
+        (head, body): (String, Bytes),
+        now_ms: i64,
+    ) -> Result<RowId, StoreError> {
+        self.call("to keep an unreadable message", move |connection| {
+            let d = &delivery;
+            let open = open_rows(connection, d, UNMATCHED)?;
+            let row = match open.iter().find(|(_, row)| row.epoch < d.epoch && row.state != State::Settled) {
+                Some((row, _)) => {
+                    resume(connection, *row, None, d.epoch, now_ms)?;
+                    *row
+                }
+                None => {
+                    let n = seen(connection, d, UNMATCHED)?.highest + 1;
+                    let run_id = run_id(&d.queue, &d.key, n);
+                    insert(connection, d, (UNMATCHED, n), state_code(State::Received, None), &run_id, now_ms)?
+                }
+            };
+            let sql = "UPDATE ledger SET state = 'dlq', outcome = 'dlq', reason = ?2, run_id = NULL, kept_body = ?3, kept_head = ?4, \
+                       updated_at_ms = max(?5, updated_at_ms + 1) WHERE id = ?1";
+            connection.prepare_cached(sql)?.execute(params![row.0, reason, body.as_ref(), head, now_ms])?;
+            Ok(row)
+        })
+        .await
+    }
+
+    /// Notes the outcomes of a delivery's rows, and that its verb is about to be sent. Not waited for: the intent covers a crash. A
+    /// reason that is known already stays.
+    pub async fn send_verb(&self, rows: Vec<(RowId, Outcome, String)>, now_ms: i64) {
         self.tell("to record a settlement", move |connection| {
             let sql = "UPDATE ledger SET state = ?2, outcome = ?3, reason = coalesce(nullif(?4, ''), reason), \
                        updated_at_ms = max(?5, updated_at_ms + 1) WHERE id = ?1";
-            connection.prepare_cached(sql)?.execute(params![row.0, state, outcome.code(), reason, now_ms]).map(drop)
+            let mut statement = connection.prepare_cached(sql)?;
+            rows.iter().try_for_each(|(row, outcome, reason)| {
+                let state = state_code(State::VerbSent, Some(*outcome));
+                statement.execute(params![row.0, state, outcome.code(), reason, now_ms]).map(drop)
+            })
         })
         .await;
     }
@@ -140,14 +208,13 @@ impl Store {
         .await;
     }
 
-    /// Notes that the row's delivery is about to be given back, so that its redelivery binds to it in any epoch.
+    /// Notes that the delivery of these rows is about to be given back, so that its redelivery binds to them in any epoch.
     ///
     /// # Errors
     /// Nothing was recorded: keep holding.
-    pub async fn release(&self, row: RowId, now_ms: i64) -> Result<(), StoreError> {
+    pub async fn release(&self, rows: Vec<RowId>, now_ms: i64) -> Result<(), StoreError> {
         self.call("to record a return", move |connection| {
-            let sql = "UPDATE ledger SET epoch = ?2, updated_at_ms = max(?3, updated_at_ms + 1) WHERE id = ?1";
-            connection.prepare_cached(sql)?.execute(params![row.0, RELEASED.0, now_ms]).map(drop)
+            rows.iter().try_for_each(|row| release(connection, *row, now_ms))
         })
         .await
     }
@@ -195,30 +262,86 @@ impl Store {
     }
 }
 
-fn bind(connection: &Connection, d: &NewDelivery, send: bool, now_ms: i64) -> rusqlite::Result<Bound> {
-    let rows = open_rows(connection, d)?;
-    let open: Vec<Row> = rows.iter().map(|(_, row)| row.clone()).collect();
-    let arrival =
-        Arrival { redelivered: d.redelivered, epoch: d.epoch, key_kind: d.key.kind(), content: d.content.as_str() };
-    let binding = rules::bind(&open, seen(connection, d)?, &arrival);
-    let state = state_code(if send { State::Sent } else { State::Received }, None);
-    match binding {
-        Binding::New { n, .. } => {
-            let run_id = run_id(&d.queue, &d.key, first_number(d.key.kind(), n));
-            let row = insert(connection, d, n, state, &run_id, now_ms)?;
-            Ok(Bound { row, binding, run_id })
-        }
-        Binding::Start { n } | Binding::LookUp { n } | Binding::SettleAgain { n, .. } => {
-            let (row, known) = rows.iter().find(|(_, row)| row.n == n).expect("the rules name a row they were given");
-            let run_id = match &known.run_id {
-                Some(run_id) => run_id.clone(),
-                None => run_id(&d.queue, &d.key, first_number(d.key.kind(), n)),
-            };
-            let starts = matches!(binding, Binding::Start { .. });
-            resume(connection, *row, starts.then_some(state), d.epoch, now_ms)?;
-            Ok(Bound { row: *row, binding, run_id })
+/// What the rules say of a delivery and one candidate.
+struct Found<'a> {
+    candidate: &'a Candidate,
+    rows: Vec<(RowId, Row)>,
+    binding: Binding,
+}
+
+impl Found<'_> {
+    /// The match that earlier deliveries of the message left.
+    fn frozen(&self) -> Option<Match> {
+        let progress = match self.binding {
+            Binding::New { .. } => return None,
+            Binding::Start { .. } => Progress::Unsent,
+            Binding::LookUp { .. } => Progress::InDoubt,
+            Binding::SettleAgain { outcome, .. } => Progress::Done(outcome),
+        };
+        let routing::Row { subscription, standing, .. } = self.candidate.row;
+        Some(Match { subscription, progress, is_wanted: standing.takes_part() })
+    }
+
+    fn row(&self) -> Option<&(RowId, Row)> {
+        match self.binding {
+            Binding::New { .. } => None,
+            Binding::Start { n } | Binding::LookUp { n } | Binding::SettleAgain { n, .. } => {
+                self.rows.iter().find(|(_, row)| row.n == n)
+            }
         }
     }
+}
+
+fn bind(connection: &Connection, d: &NewDelivery, candidates: &[Candidate], now_ms: i64) -> rusqlite::Result<Bound> {
+    let (redelivered, key_kind, content) = (d.redelivered || d.again, d.key.kind(), d.content.as_str());
+    let arrival = Arrival { redelivered, epoch: d.epoch, key_kind, content };
+    let mut found = Vec::with_capacity(candidates.len());
+    for candidate in candidates {
+        // A row that is not judged to match has something to say only where there may be rows of it.
+        if !redelivered && candidate.row.verdict != Some(Verdict::Match) {
+            continue;
+        }
+        let rows = open_rows(connection, d, &candidate.target)?;
+        let open: Vec<Row> = rows.iter().map(|(_, row)| row.clone()).collect();
+        let binding = rules::bind(&open, seen(connection, d, &candidate.target)?, &arrival);
+        found.push(Found { candidate, rows, binding });
+    }
+    let frozen: Vec<Match> = found.iter().filter_map(Found::frozen).collect();
+    let routed: Vec<routing::Row> = candidates.iter().map(|candidate| candidate.row).collect();
+    let judged = settlement::judge(&frozen, &routed);
+    let of = |id: SubscriptionId| found.iter().find(move |found| found.candidate.row.subscription == id);
+    for (row, _) in judged.release.iter().filter_map(|id| of(*id)?.row()) {
+        release(connection, *row, now_ms)?;
+    }
+    let matches = judged.matches.iter().filter_map(|one| of(one.subscription));
+    let matches = matches.map(|found| keep(connection, d, found, now_ms)).collect::<rusqlite::Result<_>>()?;
+    Ok(Bound { matches, no_match: judged.no_match })
+}
+
+fn keep(connection: &Connection, d: &NewDelivery, found: &Found<'_>, now_ms: i64) -> rusqlite::Result<BoundMatch> {
+    let Found { candidate, binding, .. } = found;
+    let (subscription, binding) = (candidate.row.subscription, binding.clone());
+    let state = state_code(if candidate.send { State::Sent } else { State::Received }, None);
+    let named = |n| run_id(&d.queue, &d.key, first_number(d.key.kind(), n));
+    match (&binding, found.row()) {
+        (Binding::New { n, .. }, _) => {
+            let run_id = named(*n);
+            let row = insert(connection, d, (&candidate.target, *n), state, &run_id, now_ms)?;
+            Ok(BoundMatch { subscription, row, binding, run_id })
+        }
+        (Binding::Start { n } | Binding::LookUp { n } | Binding::SettleAgain { n, .. }, known) => {
+            let (row, known) = known.expect("the rules name a row they were given");
+            let run_id = known.run_id.clone().unwrap_or_else(|| named(*n));
+            let starts = matches!(binding, Binding::Start { .. });
+            resume(connection, *row, starts.then_some(state), d.epoch, now_ms)?;
+            Ok(BoundMatch { subscription, row: *row, binding, run_id })
+        }
+    }
+}
+
+fn release(connection: &Connection, row: RowId, now_ms: i64) -> rusqlite::Result<()> {
+    let sql = "UPDATE ledger SET epoch = ?2, updated_at_ms = max(?3, updated_at_ms + 1) WHERE id = ?1";
+    connection.prepare_cached(sql)?.execute(params![row.0, RELEASED.0, now_ms]).map(drop)
 }
 
 /// Equal message ids are one message and share a run id; equal fingerprints are counted.
@@ -231,17 +354,17 @@ fn first_number(kind: KeyKind, n: u32) -> u32 {
 
 /// The rows that a redelivery may be bound to. What is settled for good is not read, however much of it there is; a message that was
 /// never delivered before needs none.
-fn open_rows(connection: &Connection, d: &NewDelivery) -> rusqlite::Result<Vec<(RowId, Row)>> {
+fn open_rows(connection: &Connection, d: &NewDelivery, target: &str) -> rusqlite::Result<Vec<(RowId, Row)>> {
     const COLUMNS: &str = "SELECT l.id, l.n, l.state, l.outcome, l.run_id, l.epoch, l.is_first_delivery, l.content, \
                                   e.ended_at_ms - l.settled_at_ms";
     const KEY: &str = "l.conn_id = ?1 AND l.queue = ?2 AND l.target = ?3 AND l.key_kind = ?4 AND l.key = ?5";
-    if !d.redelivered {
+    if !(d.redelivered || d.again) {
         return Ok(Vec::new());
     }
     let read = |index: &str, end: &str| -> rusqlite::Result<Vec<(RowId, Row)>> {
         let tables = format!("FROM ledger l {index} LEFT JOIN epochs e ON e.id = l.epoch");
         let mut statement = connection.prepare_cached(&format!("{COLUMNS} {tables} WHERE {KEY} AND {end}"))?;
-        statement.query_map(key(d), read_row)?.collect()
+        statement.query_map(key(d, target), read_row)?.collect()
     };
     let mut rows = read("INDEXED BY ledger_unsettled", "l.state <> 'settled'")?;
     if d.key.kind() == KeyKind::MessageId {
@@ -251,22 +374,22 @@ fn open_rows(connection: &Connection, d: &NewDelivery) -> rusqlite::Result<Vec<(
 }
 
 /// Three look-ups in the key's index, each of a row or two.
-fn seen(connection: &Connection, d: &NewDelivery) -> rusqlite::Result<Seen> {
+fn seen(connection: &Connection, d: &NewDelivery, target: &str) -> rusqlite::Result<Seen> {
     const KEY: &str = "conn_id = ?1 AND queue = ?2 AND target = ?3 AND key_kind = ?4 AND key = ?5";
     let newest = connection
         .prepare_cached(&format!("SELECT n, content FROM ledger WHERE {KEY} ORDER BY n DESC LIMIT 1"))?
-        .query_row(key(d), |row| Ok((row.get::<_, u32>(0)?, row.get::<_, String>(1)?)))
+        .query_row(key(d, target), |row| Ok((row.get::<_, u32>(0)?, row.get::<_, String>(1)?)))
         .optional()?;
     let Some((highest, content)) = newest else { return Ok(Seen::default()) };
-    let has_twins = d.redelivered && {
+    let has_twins = (d.redelivered || d.again) && {
         let sql = format!("SELECT count(*) > 1 FROM (SELECT 1 FROM ledger WHERE {KEY} AND is_first_delivery LIMIT 2)");
-        connection.prepare_cached(&sql)?.query_row(key(d), |row| row.get(0))?
+        connection.prepare_cached(&sql)?.query_row(key(d, target), |row| row.get(0))?
     };
     Ok(Seen { highest, has_twins, other_content: content != d.content })
 }
 
-fn key(d: &NewDelivery) -> [&str; 5] {
-    [d.conn_id.as_str(), d.queue.as_str(), &d.target, d.key.kind().code(), d.key.text()]
+fn key<'a>(d: &'a NewDelivery, target: &'a str) -> [&'a str; 5] {
+    [d.conn_id.as_str(), d.queue.as_str(), target, d.key.kind().code(), d.key.text()]
 }
 
 fn read_row(sql: &SqlRow<'_>) -> rusqlite::Result<(RowId, Row)> {
@@ -288,7 +411,7 @@ fn read_row(sql: &SqlRow<'_>) -> rusqlite::Result<(RowId, Row)> {
 fn insert(
     connection: &Connection,
     d: &NewDelivery,
-    n: u32,
+    (target, n): (&str, u32),
     state: &str,
     run_id: &RunId,
     now_ms: i64,
@@ -297,7 +420,7 @@ fn insert(
                                    content, created_at_ms, updated_at_ms) \
                VALUES (:conn_id, :queue, :target, :key_kind, :key, :n, :state, :run_id, :epoch, :first, :content, :now, :now)";
     connection.prepare_cached(sql)?.execute(named_params! {
-        ":conn_id": d.conn_id.as_str(), ":queue": d.queue.as_str(), ":target": d.target,
+        ":conn_id": d.conn_id.as_str(), ":queue": d.queue.as_str(), ":target": target,
         ":key_kind": d.key.kind().code(), ":key": d.key.text(), ":n": n, ":state": state, ":run_id": run_id.as_str(),
         ":epoch": d.epoch.0, ":first": !d.redelivered, ":content": d.content, ":now": now_ms,
     })?;

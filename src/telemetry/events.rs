@@ -98,6 +98,12 @@ events! {
     RUN_DUPLICATE = "run.duplicate" @ Info;
     /// WARNING: a message that its DAG can never take was kept and dead-lettered.
     MESSAGE_REFUSED = "message.refused" @ Warn;
+    /// WARNING: so many messages in a row were accepted by no filter; at powers of ten from 100.
+    FILTER_MISSED = "filter.missed" @ Warn;
+    /// WARNING: so many messages were acknowledged without a run, as `ack_unmatched` says; at powers of ten from 100.
+    FILTER_DROPPED = "filter.dropped" @ Warn;
+    /// WARNING: a filter could not be evaluated; the first time of a series and at powers of ten from 100.
+    FILTER_FAILED = "filter.failed" @ Warn;
     /// WARNING: two messages of different contents share a message id.
     ID_COLLISION = "message.id_collision" @ Warn;
     /// ERROR: a delivery was to be settled a second time, a defect of this program; nothing was sent.

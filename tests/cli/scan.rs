@@ -45,9 +45,6 @@ impl Scanned {
     }
 }
 
-const SOON: &str = "from airflow.sdk import dag\nfrom airflow_rmq_watcher import rmq_trigger\n\n\n\
-    @rmq_trigger(queue=\"soon\", cooldown=60)\n@dag(schedule=None)\ndef soon():\n    pass\n\n\nsoon()\n";
-
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -68,7 +65,7 @@ fn everything_declared_is_listed_with_its_place_and_what_is_not_default() {
         bills                          eu                           other\n    rmq_triggers.yaml:2:3\n    on_paused: \"run\"\n\
         bills                          us                           other\n    rmq_triggers.yaml:2:3\n    on_paused: \"run\"\n\
         orders                         orders                       rmq_default\n    team/orders.py:5:1\n\
-        \n2 files, 2 of them read: 3 subscriptions, 0 refused, 0 not run, 0 unreadable.\n";
+        \n2 files, 2 of them read: 3 subscriptions, 0 refused, 0 unreadable.\n";
     assert_eq!((scanned.out.as_str(), scanned.code), (expected, Some(0)));
 }
 
@@ -79,10 +76,6 @@ fn refused_or_unreadable_ends_with_one_and_says_where_and_why() {
         (
             &[("good.py", ORDERS), ("computed.py", COMPUTED)][..],
             "\nREFUSED\ncomputed.py:5:20: subscription of DAG \"computed\" refused, `queue`: ",
-        ),
-        (
-            &[("good.py", ORDERS), ("soon.py", SOON)],
-            "\nNOT RUN\nsoon.py:5:1: subscription of DAG 'soon' would not run: this version of the watcher cannot act on `cooldown`",
         ),
         (&[("good.py", ORDERS), ("broken.py", broken)], "\nUNREADABLE\nbroken.py:2: is not Python: "),
         (&[("good.py", ORDERS), (".airflowignore", "a[b-a]c")], "\nUNREADABLE\n.airflowignore:1: "),
@@ -134,7 +127,6 @@ fn json_has_the_documented_shape() {
                 "conn_id": "rmq_default", "options": {}}],
             "refusals": [{"file": "b.py", "line": 5, "column": 20, "dag_id": "computed", "parameter": "queue",
                 "code": "not_literal", "sentence": null}],
-            "withheld": [],
             "unreadable": [{"file": "c.py", "line": 2, "code": "syntax", "sentence": syntax}],
             "files": [
                 file("a.py", "declares", 1, 0, Value::Null),

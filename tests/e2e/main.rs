@@ -11,5 +11,6 @@ mod folder;
 mod kills;
 mod log_sinks;
 mod payload;
+mod shared;
 mod spine;
 mod waits;

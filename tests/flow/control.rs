@@ -73,18 +73,19 @@ fn without_credentials_nothing_is_attached_and_the_status_says_so() {
 }
 
 #[test]
-fn a_second_dag_on_a_queue_is_withheld_and_does_not_take_half() {
+fn two_dags_on_a_queue_share_one_consumer_and_each_gets_every_message() {
     run(async {
         let world = World::new();
         with_flow(&world, Folder::of(declared(&[("dag", "orders"), ("dag2", "orders")])), true, async |_| {
-            world.until("told", |w| w.sql("SELECT count(*) FROM subscription_status") == "2").await;
+            let green = "SELECT count(*) FROM subscription_status WHERE status = 'listening'";
+            world.until("both are green", |w| w.sql(green) == "2").await;
             for id in ["a", "b", "c"] {
                 world.broker.publish(Some(id), "x");
             }
             world.until_drained().await;
-            assert_eq!(world.airflow.run_ids().len(), 3);
-            let error = world.sql("SELECT last_error FROM subscription_status WHERE subscription_id = 2");
-            assert!(error.contains("'orders' is served for DAG 'dag'"), "{error}");
+            let (first, second) = (world.airflow.run_ids_of("dag"), world.airflow.run_ids_of("dag2"));
+            assert_eq!((first.len(), first), (3, second));
+            assert_eq!((world.broker.tags().len(), world.broker.verbs().len()), (1, 3));
         })
         .await;
     });

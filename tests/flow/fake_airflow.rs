@@ -31,7 +31,8 @@ pub(crate) enum Turn {
 pub(crate) struct FakeAirflow(Rc<Inner>);
 
 struct Inner {
-    runs: RefCell<BTreeMap<String, Value>>,
+    /// By DAG and run id.
+    runs: RefCell<BTreeMap<(String, String), Value>>,
     turns: RefCell<VecDeque<Turn>>,
     lookups: RefCell<VecDeque<RunLookup>>,
     triggers: RefCell<Vec<String>>,
@@ -138,15 +139,19 @@ impl FakeAirflow {
     }
 
     pub(crate) fn create(&self, run: &str, conf: Value) {
-        self.0.runs.borrow_mut().insert(run.to_owned(), conf);
+        self.0.runs.borrow_mut().insert(("dag".to_owned(), run.to_owned()), conf);
     }
 
     pub(crate) fn run_ids(&self) -> Vec<String> {
-        self.0.runs.borrow().keys().cloned().collect()
+        self.0.runs.borrow().keys().map(|(_, run)| run.clone()).collect()
+    }
+
+    pub(crate) fn run_ids_of(&self, dag: &str) -> Vec<String> {
+        self.0.runs.borrow().keys().filter(|(of, _)| of == dag).map(|(_, run)| run.clone()).collect()
     }
 
     pub(crate) fn conf(&self, run: &str) -> Value {
-        self.0.runs.borrow()[run].clone()
+        self.0.runs.borrow()[&("dag".to_owned(), run.to_owned())].clone()
     }
 
     /// When each of them was asked for.
@@ -194,18 +199,19 @@ impl Runs for FakeAirflow {
             },
         };
         let mut runs = self.0.runs.borrow_mut();
-        if runs.contains_key(run.as_str()) {
+        let key = (dag.as_str().to_owned(), run.as_str().to_owned());
+        if runs.contains_key(&key) {
             return TriggerAnswer::Conflict("already exists".to_owned());
         }
-        runs.insert(run.as_str().to_owned(), Value::Object(conf.clone()));
+        runs.insert(key, Value::Object(conf.clone()));
         said
     }
 
-    async fn look_up(&self, _: &DagId, run: &RunId) -> RunLookup {
+    async fn look_up(&self, dag: &DagId, run: &RunId) -> RunLookup {
         if let Some(lookup) = self.0.lookups.borrow_mut().pop_front() {
             return lookup;
         }
-        match self.0.runs.borrow().get(run.as_str()) {
+        match self.0.runs.borrow().get(&(dag.as_str().to_owned(), run.as_str().to_owned())) {
             Some(conf) => RunLookup::Found(FoundRun { state: "queued".into(), conf: conf.clone() }),
             None => RunLookup::Absent,
         }

@@ -15,8 +15,13 @@ use tokio::sync::Notify;
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) id: Option<String>,
+    pub(crate) headers: Table,
     pub(crate) body: Bytes,
     pub(crate) redelivered: bool,
+    /// Its place in the queue.
+    at: u64,
+    /// How often it was delivered.
+    deliveries: u32,
 }
 
 #[derive(Clone)]
@@ -45,6 +50,7 @@ struct State {
     channel: Option<u64>,
     channels: u64,
     attach_faults: VecDeque<BrokerFault>,
+    published: u64,
     verbs: Vec<(Option<String>, Verb)>,
     lose_verbs: bool,
     panic_on_attach: bool,
@@ -56,10 +62,23 @@ impl FakeBroker {
     }
 
     pub(crate) fn publish(&self, id: Option<&str>, body: &'static str) {
-        let message =
-            Message { id: id.map(str::to_owned), body: Bytes::from_static(body.as_bytes()), redelivered: false };
-        self.0.state.borrow_mut().ready.push_back(message);
+        self.publish_with(id, Table::new(), body);
+    }
+
+    pub(crate) fn publish_with(&self, id: Option<&str>, headers: Table, body: &'static str) {
+        let mut state = self.0.state.borrow_mut();
+        state.published += 1;
+        let (id, body, at) = (id.map(str::to_owned), Bytes::from_static(body.as_bytes()), state.published);
+        state.ready.push_back(Message { id, headers, body, redelivered: false, at, deliveries: 0 });
+        drop(state);
         self.0.changed.notify_waiters();
+    }
+
+    /// The most deliveries of one message that is not settled.
+    pub(crate) fn most_deliveries(&self) -> u32 {
+        let state = self.0.state.borrow();
+        let all = state.ready.iter().chain(state.unacked.values().map(|(_, message)| message));
+        all.map(|message| message.deliveries).max().unwrap_or(0)
     }
 
     pub(crate) fn fail_attach(&self, kind: BrokerFaultKind, text: &str) {
@@ -82,7 +101,8 @@ impl FakeBroker {
         (state.channel, state.consumer) = (None, None);
         let unacked = std::mem::take(&mut state.unacked);
         for (_, (_, message)) in unacked.into_iter().rev() {
-            state.ready.push_front(Message { redelivered: true, ..message });
+            let place = state.ready.iter().position(|other| other.at > message.at).unwrap_or(state.ready.len());
+            state.ready.insert(place, Message { redelivered: true, ..message });
         }
         drop(state);
         self.0.changed.notify_waiters();
@@ -178,7 +198,8 @@ impl FakeConsumer {
     }
 
     fn deliver(&self, state: &mut State, consumer: u64) -> Option<Envelope> {
-        let message = state.ready.pop_front()?;
+        let mut message = state.ready.pop_front()?;
+        message.deliveries += 1;
         state.next_tag += 1;
         let tag = state.next_tag;
         state.unacked.insert(tag, (consumer, message.clone()));
@@ -191,7 +212,7 @@ impl FakeConsumer {
             exchange: String::new(),
             routing_key: self.order.queue.as_str().to_owned(),
             properties: Properties { message_id: message.id, ..Properties::default() },
-            headers: Table::new(),
+            headers: message.headers,
             body: message.body,
         })
     }
@@ -264,7 +285,8 @@ impl Settler for FakeSettler {
         let Some((_, message)) = state.unacked.remove(&tag.0) else { return Settled::Lost };
         state.verbs.push((message.id.clone(), verb));
         if matches!(verb, Verb::GiveBackTried | Verb::GiveBackUntried) {
-            state.ready.push_front(Message { redelivered: true, ..message });
+            let place = state.ready.iter().position(|other| other.at > message.at).unwrap_or(state.ready.len());
+            state.ready.insert(place, Message { redelivered: true, ..message });
         }
         drop(state);
         self.broker.0.changed.notify_waiters();

@@ -7,6 +7,7 @@ mod book;
 mod control;
 mod fake_airflow;
 mod fake_broker;
+mod fanout;
 mod flowing;
 mod gate;
 mod holding;

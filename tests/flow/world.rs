@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use rmq_watcher::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
 use rmq_watcher::domain::options::Options;
+use rmq_watcher::domain::plan::Place;
+use rmq_watcher::domain::routing::Standing;
 use rmq_watcher::domain::shutdown::Phase;
 use rmq_watcher::domain::subscription::Subscription;
+use rmq_watcher::domain::table::{Route, Table};
 use rmq_watcher::pipeline::{self, Context, DagBook, Identity, Limits, Order};
 use rmq_watcher::store::open::open_inline;
 use rusqlite::OptionalExtension as _;
@@ -46,22 +49,34 @@ pub(crate) fn context(dir: &Path, airflow: &FakeAirflow, limits: Limits) -> Rc<C
     Rc::new(Context::new(store, airflow.clone(), clock, limits, identity, Rc::new(|_| {})))
 }
 
-fn order(options: Options, leave: bool) -> Order {
-    let subscription = Subscription {
-        id: SubscriptionId(1),
-        dag_id: DagId::new("dag"),
+pub(crate) fn subscription(id: i64, dag: &str, options: Options) -> Subscription {
+    Subscription {
+        id: SubscriptionId(id),
+        dag_id: DagId::new(dag),
         queue: QueueName::new(QUEUE),
         conn_id: ConnId::new("rmq_default"),
         options,
-    };
-    Order { subscription: Rc::new(subscription), leave }
+    }
+}
+
+pub(crate) fn route(id: i64, dag: &str, options: Options, standing: Standing) -> Rc<Route> {
+    Rc::new(Route::new(Rc::new(subscription(id, dag, options)), standing).unwrap())
+}
+
+fn order(routes: Vec<Rc<Route>>, leave: bool) -> Order {
+    let place = Place::of(&subscription(1, "dag", Options::default()));
+    Order { place, table: Table::new(routes), leave }
+}
+
+fn alone(options: Options) -> Vec<Rc<Route>> {
+    vec![route(1, "dag", options, Standing::Listening)]
 }
 
 impl World {
     pub(crate) fn new() -> Self {
         let (phase, _) = watch::channel(Phase::Running);
         let dir = tempfile::tempdir().unwrap();
-        let (orders, _) = watch::channel(order(Options::default(), false));
+        let (orders, _) = watch::channel(order(alone(Options::default()), false));
         let (airflow, broker, worker, asking) =
             (FakeAirflow::new(), FakeBroker::new(), Cell::default(), Cell::default());
         let (book, seen_unpaused) = (RefCell::default(), Cell::default());
@@ -70,12 +85,17 @@ impl World {
 
     /// What the worker is told from now on.
     pub(crate) fn set_options(&self, options: Options) {
-        self.orders.send_replace(order(options, false));
+        self.set_routes(alone(options));
+    }
+
+    /// The rows that the worker works by from now on.
+    pub(crate) fn set_routes(&self, routes: Vec<Rc<Route>>) {
+        self.orders.send_replace(order(routes, false));
     }
 
     /// The worker is told to leave, and does.
     pub(crate) async fn leave(&self) {
-        self.orders.send_replace(order(Options::default(), true));
+        self.orders.send_modify(|order| order.leave = true);
         let worker = self.worker.take().unwrap();
         timeout(Duration::from_secs(30), worker).await.expect("the worker leaves").unwrap();
     }
@@ -96,13 +116,14 @@ impl World {
         if self.seen_unpaused.get() {
             context.dags.remember_unpaused([DagId::new("dag")]);
         }
-        let ids = self.sql("SELECT count(*) FROM subscriptions");
-        if ids == "0" {
-            self.execute(
+        for route in self.orders.borrow().table.routes() {
+            let Subscription { id, dag_id, .. } = &*route.subscription;
+            self.execute(&format!(
                 "INSERT INTO subscriptions (id, dag_id, queue, conn_id, source, origin, origin_file, options, enabled, absent_cycles, \
                  created_at_ms, updated_at_ms) \
-                 VALUES (1, 'dag', 'orders', 'rmq_default', 'dag_file', 'a.py:1:1', 'a.py', '{}', 1, 0, 0, 0)",
-            );
+                 VALUES ({id}, '{dag_id}', 'orders', 'rmq_default', 'dag_file', 'a.py:1:1', 'a.py', '{{}}', 1, 0, 0, 0) \
+                 ON CONFLICT DO NOTHING",
+            ));
         }
         self.phase.send_replace(Phase::Running);
         let (broker, orders) = (Rc::new(self.broker.clone()), self.orders.subscribe());

@@ -1,10 +1,12 @@
 //! The ledger's rows: what the rules decide is what the file holds.
 
-use rmq_watcher::domain::ids::{ConnId, Epoch, QueueName};
+use rmq_watcher::domain::ids::{ConnId, Epoch, QueueName, SubscriptionId};
 use rmq_watcher::domain::key::{DeliveryKey, KeyKind};
 use rmq_watcher::domain::ledger::{Binding, Outcome};
+use rmq_watcher::domain::options::OnUnreadable;
+use rmq_watcher::domain::routing::{Row, Standing, Verdict};
 use rmq_watcher::store::Store;
-use rmq_watcher::store::ledger::{Bound, NewDelivery};
+use rmq_watcher::store::ledger::{BoundMatch, Candidate, NewDelivery};
 use rmq_watcher::store::open::open_inline;
 use rusqlite::Connection;
 
@@ -23,17 +25,18 @@ impl Ledger {
         self.store.open_epoch(ConnId::new("c"), QueueName::new("q"), 0).await.unwrap()
     }
 
-    async fn bind(&self, kind: KeyKind, epoch: Epoch, redelivered: bool) -> Bound {
+    async fn bind(&self, kind: KeyKind, epoch: Epoch, redelivered: bool) -> BoundMatch {
         let delivery = NewDelivery {
             conn_id: ConnId::new("c"),
             queue: QueueName::new("q"),
-            target: "dag:d".into(),
             key: DeliveryKey::new(kind, "k"),
             content: "content".into(),
             redelivered,
+            again: false,
             epoch,
         };
-        self.store.bind(delivery, true, 1_000).await.unwrap()
+        let bound = self.store.bind(delivery, vec![candidate(1, Verdict::Match)], 1_000).await.unwrap();
+        bound.matches.into_iter().next().unwrap()
     }
 
     fn column(&self, column: &str) -> Vec<String> {
@@ -44,6 +47,17 @@ impl Ledger {
             .map(|text| text.unwrap().unwrap_or_default())
             .collect()
     }
+}
+
+fn candidate(id: i64, verdict: Verdict) -> Candidate {
+    let row = Row {
+        subscription: SubscriptionId(id),
+        standing: Standing::Listening,
+        ack_unmatched: false,
+        on_unreadable: OnUnreadable::Return,
+        verdict: Some(verdict),
+    };
+    Candidate { target: format!("dag:d{id}"), row, send: true }
 }
 
 fn run(flow: impl Future<Output = ()>) {
@@ -78,7 +92,7 @@ fn a_row_goes_through_its_states_and_is_found_in_each() {
         assert_eq!(ledger.column("state"), ["started"]);
         let again = ledger.bind(KeyKind::Fingerprint, ledger.epoch().await, true).await;
         assert_eq!(again.binding, Binding::SettleAgain { n: 1, outcome: Outcome::Started });
-        ledger.store.send_verb(first.row, Outcome::Started, String::new(), 3_000).await;
+        ledger.store.send_verb(vec![(first.row, Outcome::Started, String::new())], 3_000).await;
         assert_eq!(ledger.column("state"), ["ack_sent"]);
         ledger.store.settled(vec![first.row], 4_000).await;
         assert_eq!(
@@ -117,7 +131,7 @@ fn a_row_that_was_given_back_is_found_again_in_the_same_epoch() {
         let ledger = Ledger::new();
         let epoch = ledger.epoch().await;
         let bound = ledger.bind(KeyKind::Fingerprint, epoch, false).await;
-        ledger.store.release(bound.row, 2_000).await.unwrap();
+        ledger.store.release(vec![bound.row], 2_000).await.unwrap();
         let again = ledger.bind(KeyKind::Fingerprint, epoch, true).await;
         assert_eq!((again.row, again.binding), (bound.row, Binding::LookUp { n: 1 }));
     });

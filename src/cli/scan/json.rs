@@ -5,11 +5,9 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::Findings;
-use crate::cli::withheld::{sentence, withheld};
 use crate::discovery::{FileVerdict, Verdict};
 use crate::domain::declaration::{Declaration, FileProblem, Refusal};
 use crate::domain::options::Options;
-use crate::domain::plan::Withheld;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -18,7 +16,6 @@ struct Document<'a> {
     readable: usize,
     declarations: Vec<Declared<'a>>,
     refusals: Vec<Refused<'a>>,
-    withheld: Vec<NotRun<'a>>,
     unreadable: Vec<Unreadable<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<Vec<File<'a>>>,
@@ -47,14 +44,6 @@ struct Refused<'a> {
 }
 
 #[derive(Serialize)]
-struct NotRun<'a> {
-    #[serde(flatten)]
-    declaration: Declared<'a>,
-    code: &'static str,
-    sentence: String,
-}
-
-#[derive(Serialize)]
 struct Unreadable<'a> {
     file: &'a str,
     line: Option<u32>,
@@ -78,10 +67,6 @@ pub(super) fn write(Findings { folders, scan, files }: &Findings, out: &mut dyn 
         readable: scan.readable,
         declarations: scan.declarations.iter().map(declared).collect(),
         refusals: scan.refusals.iter().map(refused).collect(),
-        withheld: withheld(&scan.declarations)
-            .into_iter()
-            .map(|(declaration, why)| not_run(declaration, &why))
-            .collect(),
         unreadable: scan.unreadable.iter().map(unreadable).collect(),
         files: files.as_ref().map(|files| files.iter().map(file).collect()),
     };
@@ -92,10 +77,6 @@ pub(super) fn write(Findings { folders, scan, files }: &Findings, out: &mut dyn 
 pub(super) fn write_failure(sentences: &[String], out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, &serde_json::json!({ "errors": sentences }))?;
     writeln!(out)
-}
-
-fn not_run<'a>(declaration: &'a Declaration, why: &Withheld) -> NotRun<'a> {
-    NotRun { declaration: declared(declaration), code: why.code(), sentence: sentence(declaration, why) }
 }
 
 fn declared(declaration: &Declaration) -> Declared<'_> {

@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 
 use super::Findings;
-use crate::cli::withheld::{sentence, withheld};
 use crate::discovery::{FileVerdict, Scan};
 use crate::domain::declaration::Declaration;
 
@@ -25,8 +24,7 @@ pub(super) fn write(findings: &Findings, out: &mut dyn Write) -> io::Result<()> 
     }
     let refusals: Vec<String> = scan.refusals.iter().map(ToString::to_string).collect();
     let problems: Vec<String> = scan.unreadable.iter().map(ToString::to_string).collect();
-    let withheld: Vec<String> = withheld(&scan.declarations).iter().map(|(d, why)| sentence(d, why)).collect();
-    for (title, sentences) in [("REFUSED", refusals), ("NOT RUN", withheld), ("UNREADABLE", problems)] {
+    for (title, sentences) in [("REFUSED", refusals), ("UNREADABLE", problems)] {
         if !sentences.is_empty() {
             writeln!(out, "\n{title}")?;
             sentences.iter().try_for_each(|sentence| writeln!(out, "{}", one_line(sentence)))?;
@@ -70,12 +68,11 @@ fn verdict(FileVerdict { file, verdict }: &FileVerdict, out: &mut dyn Write) -> 
 fn summary(scan: &Scan) -> String {
     let counted = |n: usize, one: &str, more: &str| format!("{n} {}", if n == 1 { one } else { more });
     format!(
-        "{}, {} of them read: {}, {} refused, {} not run, {} unreadable.",
+        "{}, {} of them read: {}, {} refused, {} unreadable.",
         counted(scan.listed, "file", "files"),
         scan.readable,
         counted(scan.declarations.len(), "subscription", "subscriptions"),
         scan.refusals.len(),
-        withheld(&scan.declarations).len(),
         scan.unreadable.len(),
     )
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Origin;
+use crate::domain::filter::FilterProblem;
 use crate::domain::ids::SubscriptionId;
 use crate::domain::subscription::Invalid;
 
@@ -65,6 +66,8 @@ pub enum RefusalReason {
         /// What stands there, with its article.
         found: &'static str,
     },
+    /// It is no filter.
+    Filter(FilterProblem),
     /// `*args` or `**options` hide arguments.
     Unpacked,
     /// There is no argument of this name, or not so many by position.
@@ -155,6 +158,7 @@ impl RefusalReason {
             Self::Empty => "empty",
             Self::Entry { reason, .. } => reason.code(),
             Self::NotJson { .. } => "not_json",
+            Self::Filter(_) => "filter",
             Self::Unpacked => "unpacked",
             Self::UnknownArgument { .. } => "unknown_argument",
             Self::GivenTwice => "given_twice",
@@ -210,6 +214,7 @@ impl fmt::Display for RefusalReason {
             Self::NotJson { path, found } => {
                 write!(f, "{path} is {found}, and only what JSON can hold is possible")
             }
+            Self::Filter(problem) => problem.fmt(f),
             Self::Unpacked => f.write_str(
                 "the file is read and never executed, so every argument has to be written out; `*` and `**` hide them",
             ),

@@ -41,7 +41,7 @@ pub(super) fn read(reader: &mut Reader<'_>, dag_id: Option<&DagId>, whole: &Orig
         reader.fault_of("cooldown", whole, reason);
     }
     Options {
-        filter_data: reader.option("filter_data", values::object).given(),
+        filter_data: reader.option("filter_data", values::filter).given(),
         ack_unmatched: reader.value("ack_unmatched", values::boolean).given().unwrap_or_default(),
         cooldown,
         exchange: None,

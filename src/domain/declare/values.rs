@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::Literal;
 use crate::domain::declaration::RefusalReason;
+use crate::domain::filter::Filter;
 use crate::domain::ids::{ConnId, DagId, QueueName};
 use crate::domain::subscription::{Invalid, Problem, parse_conn_id, parse_dag_id, parse_queue};
 
@@ -170,4 +171,11 @@ pub(super) fn key(value: &Literal) -> Read<String> {
 /// A dict that JSON can hold.
 pub(super) fn object(value: &Literal) -> Read<Value> {
     if matches!(value, Literal::Dict(_)) { value.to_json() } else { wrong_type(value, "a dict") }
+}
+
+/// A filter, in the form in which it is kept.
+pub(super) fn filter(value: &Literal) -> Read<Value> {
+    let filter_data = object(value)?;
+    Filter::parse(&filter_data).map_err(RefusalReason::Filter)?;
+    Ok(filter_data)
 }

@@ -1,0 +1,134 @@
+//! Deliveries of one channel that are kept for a pause without a task of their own.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::channel::Held;
+use crate::domain::ids::{DeliveryTag, Epoch};
+use crate::domain::park::{Parked, ParkedSet, Room, Why};
+use crate::ports::Settler;
+use crate::store::ledger::RowId;
+
+/// What a delivery that is to be parked leaves behind.
+#[derive(Debug)]
+pub(super) struct Parking {
+    pub(super) why: Why,
+    /// The size of its body.
+    pub(super) bytes: u64,
+    /// How long it stays.
+    pub(super) pause: Duration,
+    /// Its budget is nearly spent: it stays to the end of its pause whatever happens.
+    pub(super) stays: bool,
+    /// Its rows: they are released before it goes back.
+    pub(super) rows: Vec<RowId>,
+}
+
+/// A parked delivery that comes out.
+pub(super) struct Out<S> {
+    pub(super) held: Held<S>,
+    pub(super) rows: Vec<RowId>,
+}
+
+/// What is parked on one channel.
+pub(super) struct ParkingLot<S> {
+    set: ParkedSet,
+    since: Instant,
+    parked: HashMap<DeliveryTag, (Out<S>, bool)>,
+    /// There is no room for these: they wait in the window.
+    over_full: VecDeque<(Held<S>, Parking)>,
+}
+
+impl<S: Settler> ParkingLot<S> {
+    pub(super) fn new(epoch: Epoch) -> Self {
+        Self { set: ParkedSet::new(epoch), since: Instant::now(), parked: HashMap::new(), over_full: VecDeque::new() }
+    }
+
+    fn now_ms(&self) -> i64 {
+        i64::try_from(self.since.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// The consumer's turn now.
+    pub(super) fn turn(&self) -> u32 {
+        self.set.turn()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.over_full.is_empty()
+    }
+
+    /// Parks a delivery of this channel.
+    pub(super) fn park(&mut self, held: Held<S>, parking: Parking) {
+        if self.set.room(parking.bytes) == Room::Full {
+            self.over_full.push_back((held, parking));
+            return;
+        }
+        let Parking { why, bytes, pause, stays, rows } = parking;
+        let due_ms = self.now_ms().saturating_add(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX));
+        self.set.park(Parked { tag: held.tag(), turn: held.turn, bytes, due_ms, why });
+        self.parked.insert(held.tag(), (Out { held, rows }, stays));
+    }
+
+    /// When the next one is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let due_ms = u64::try_from(self.set.next_due_ms()?.max(0)).unwrap_or(0);
+        Some(self.since + Duration::from_millis(due_ms))
+    }
+
+    /// Takes out what is due.
+    pub(super) fn take_due(&mut self) -> Vec<Out<S>> {
+        let due = self.set.take_due(self.now_ms());
+        self.take(due)
+    }
+
+    /// Takes out all that new rows may judge otherwise.
+    pub(super) fn take_for_new_rows(&mut self) -> Vec<Out<S>> {
+        let parked = &self.parked;
+        let all = self.set.take_for_new_rows(|tag| parked.get(&tag).is_none_or(|(_, stays)| !stays));
+        self.take(all)
+    }
+
+    /// The last delivery that is parked for blocked subscriptions.
+    pub(super) fn last_blocked(&self) -> Option<DeliveryTag> {
+        self.parked.iter().filter(|(_, (out, _))| !out.rows.is_empty()).map(|(tag, _)| *tag).max()
+    }
+
+    /// Takes out those that were parked for blocked subscriptions up to this one, `most` at once.
+    pub(super) fn take_unblocked(&mut self, last: DeliveryTag, most: usize) -> Vec<Out<S>> {
+        let up_to = self.parked.iter().filter(|(tag, (out, _))| **tag <= last && !out.rows.is_empty()).count();
+        let unblocked = self.set.take_unblocked(most.min(up_to));
+        self.take(unblocked)
+    }
+
+    fn take(&mut self, tags: Vec<Parked>) -> Vec<Out<S>> {
+        let out = tags.into_iter().filter_map(|one| self.parked.remove(&one.tag)).map(|(out, _)| out).collect();
+        while let Some((_, parking)) = self.over_full.front()
+            && self.set.room(parking.bytes) == Room::Free
+            && let Some((held, parking)) = self.over_full.pop_front()
+        {
+            self.park(held, parking);
+        }
+        out
+    }
+
+    /// How many of them count against the window.
+    pub(super) fn in_turn(&self) -> usize {
+        self.set.in_turn()
+    }
+
+    /// Those that wait in the window.
+    pub(super) fn over_full(&self) -> usize {
+        self.over_full.len()
+    }
+
+    /// The consumer was rolled.
+    pub(super) fn rolled(&mut self) {
+        self.set.rolled();
+    }
+
+    /// How many foreign messages stand in the way, where no more can be parked.
+    pub(super) fn blocked_by_unmatched(&self) -> Option<usize> {
+        if self.over_full.is_empty() { None } else { self.set.blocked_by_unmatched() }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a consumer remembers of the messages that it looked at: how often each was seen, what its queue is, and which lines about
+//! misses are due.
+
+use std::cell::{Cell, RefCell};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use crate::domain::budget::{is_near_its_end, returns_so_far};
+use crate::domain::envelope::Envelope;
+use crate::domain::ids::QueueName;
+use crate::domain::key::DeliveryKey;
+use crate::domain::miss_series::{Due, MissSeries, Seen};
+use crate::domain::park::{self, Sightings};
+use crate::domain::queue_facts::QueueFacts;
+use crate::telemetry::events;
+
+/// Kept across reconnects.
+#[derive(Default)]
+pub(super) struct Sight {
+    sightings: RefCell<Sightings>,
+    facts: RefCell<QueueFacts>,
+    series: RefCell<MissSeries>,
+    /// Deliveries that are held for blocked subscriptions alone.
+    kept: Cell<usize>,
+}
+
+impl Sight {
+    /// What is known of the queue.
+    pub(super) fn facts(&self) -> QueueFacts {
+        self.facts.borrow().clone()
+    }
+
+    /// Learns from a delivery what its queue is.
+    pub(super) fn learn(&self, envelope: &Envelope) {
+        let is_known = self.facts.borrow().kind.is_some();
+        if envelope.redelivered && !is_known {
+            let learnt = self.facts.take().learn(true, envelope.delivery_count().is_some());
+            self.facts.replace(learnt);
+        }
+    }
+
+    /// How long a message that starts nothing is kept, and whether its budget is nearly spent: then it is looked at no more often
+    /// than has to be.
+    pub(super) fn pause(&self, envelope: &Envelope, key: &DeliveryKey, ack_deadline: Duration) -> (Duration, bool) {
+        let counted = returns_so_far(envelope.redelivered, envelope.delivery_count());
+        let seen = self.sightings.borrow_mut().note(number(key), envelope.redelivered, counted);
+        let limit = self.facts.borrow().limit(None);
+        if is_near_its_end(limit, counted) {
+            return (ack_deadline, true);
+        }
+        (park::pause(seen, limit, ack_deadline), false)
+    }
+
+    /// Notes a judged delivery, and says what is due.
+    pub(super) fn note(&self, queue: &QueueName, seen: Seen<'_>) {
+        for due in self.series.borrow_mut().note(seen) {
+            let line = due.text(queue.as_str());
+            match due {
+                Due::Misses { .. } => tracing::warn!(event = events::FILTER_MISSED, "RMQ Watcher: {line}"),
+                Due::Dropped { .. } => tracing::warn!(event = events::FILTER_DROPPED, "RMQ Watcher: {line}"),
+                Due::Errors { .. } => tracing::warn!(event = events::FILTER_FAILED, "RMQ Watcher: {line}"),
+            }
+        }
+    }
+
+    /// How many deliveries are held for blocked subscriptions alone.
+    pub(super) fn kept(&self) -> usize {
+        self.kept.get()
+    }
+
+    /// One more is, for as long as what is returned lives.
+    pub(super) fn keep(&self) -> Kept<'_> {
+        self.kept.set(self.kept.get() + 1);
+        Kept(&self.kept)
+    }
+}
+
+/// One delivery that is held for blocked subscriptions alone.
+pub(super) struct Kept<'a>(&'a Cell<usize>);
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// A key as a number: it need only tell the messages of one queue apart, and a mistake costs one of them a longer pause.
+fn number(key: &DeliveryKey) -> u128 {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, key.text()).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(0) << 64 | half(1)
+}
