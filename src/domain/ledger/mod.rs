@@ -233,9 +233,13 @@ fn refused<'a>(open: &'a [Row], arrival: &Arrival<'_>) -> Option<&'a Row> {
 
 /// Whether the rejection of this row arrived at the broker and its message is this one. A delivery that is not redelivered proves
 /// it, since it was published anew; of a redelivery the broker's count does, as long as it counts.
+///
+/// A row whose rejection this very channel has yet to confirm is left alone: the confirmation would settle what was begun anew.
 fn is_refused_for_good(row: &Row, arrival: &Arrival<'_>) -> bool {
-    let is_told = matches!(row.state, State::VerbSent | State::Settled) && row.outcome == Some(Outcome::Dlq);
-    is_told && arrival.refused_times.is_some_and(|times| !arrival.redelivered || times > row.replays)
+    let is_told = row.state == State::Settled || row.state == State::VerbSent && row.epoch < arrival.epoch;
+    is_told
+        && row.outcome == Some(Outcome::Dlq)
+        && arrival.refused_times.is_some_and(|times| !arrival.redelivered || times > row.replays)
 }
 
 /// The row that a replay leaves as it is: one that started something, or was dropped, beside another target's that was refused.

@@ -181,6 +181,7 @@ fn a_refused_message_that_was_put_back_takes_up_its_row() {
     for (rows, arrival, want) in [
         (vec![dlq(1, Settled, 0)], back(false, 1), replay(1)),
         (vec![dlq(1, VerbSent, 0)], back(false, 1), replay(1)),
+        (vec![Row { epoch: Epoch(2), ..dlq(1, VerbSent, 0) }], back(false, 1), new(2)),
         (vec![dlq(1, Settled, 3)], back(false, 1), replay(1)),
         (vec![dlq(1, Settled, 0)], arrival(false, KeyKind::MessageId), new(2)),
         (vec![dlq(1, Settled, 0)], back(true, 1), replay(1)),

@@ -55,6 +55,8 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
             let (matched, dropped) = (!bound.matches.is_empty(), bound.no_match == Some(NoMatch::Drop));
             let error = verdicts.error.as_deref();
             self.desk.sight.note(&self.hand.envelope.queue, Seen { matched, dropped, error });
+            let message = (&self.hand.envelope, &self.hand.key);
+            self.desk.context.verdicts.note(&self.table, message, verdicts.said, self.now_ms());
         }
         self.error = verdicts.error;
         let is_alone = bound.matches.len() == 1;

@@ -14,6 +14,7 @@ use crate::domain::outcome::{RunLookup, TriggerAnswer};
 use crate::pipeline::body;
 use crate::pipeline::context::Arrow;
 use crate::pipeline::dags::ask_in_place;
+use crate::pipeline::history::{answer_text, lookup_text};
 use crate::pipeline::hold::Woken;
 use crate::ports::{Dags, Runs, Settler};
 
@@ -68,6 +69,9 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
             }
         };
         desk.context.at(Arrow::Answered);
+        if let Some(text) = answer_text(&answer) {
+            self.note_attempt(text).await;
+        }
         if let TriggerAnswer::TargetFault(_) = &answer {
             desk.context.dags.doubt(&self.subscription.dag_id);
         }
@@ -87,11 +91,20 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
     pub(super) async fn look_up(&mut self) -> Result<Input, Woken> {
         let _permit = self.permit().await?;
         let lookup = self.desk.context.runs.look_up(&self.subscription.dag_id, &self.ledgered.run_id).await;
+        self.note_attempt(lookup_text(&lookup)).await;
         let origin = match &lookup {
             RunLookup::Found(run) => conf_origin(&run.conf, &self.hand.envelope, &self.ledgered.key),
             RunLookup::Absent | RunLookup::Unknown(_) => ConfOrigin::Silent,
         };
         Ok(Input::LookedUp(lookup, origin))
+    }
+
+    /// For people who ask why.
+    async fn note_attempt(&self, text: String) {
+        if let Some(row) = self.ledgered.row {
+            let (store, run_id) = (&self.desk.context.store, self.ledgered.run_id.clone());
+            store.attempt_failed(row, run_id, text, self.now_ms()).await;
+        }
     }
 
     /// A place among the requests under way. Waiting for one ends with the delivery.
