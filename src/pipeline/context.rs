@@ -4,15 +4,18 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::attached::Attached;
 use super::dags::DagBook;
+use super::history::VerdictLog;
 use super::places::Places;
 use super::targets::Targets;
 use crate::domain::content::{BodyFile, BodyLimits};
 use crate::domain::ids::{ConsumerTag, RunId, SubscriptionId};
+use crate::domain::retention::Retention;
 use crate::store::Store;
 use crate::store::bodies::Bodies;
-use bytes::Bytes;
 
 /// The wall clock in UTC milliseconds. Handed in, so that tests can hold it still.
 pub type Clock = Rc<dyn Fn() -> i64>;
@@ -98,6 +101,8 @@ pub struct Context<R> {
     random: RefCell<fastrand::Rng>,
     body_limits: BodyLimits,
     bodies: Option<Bodies>,
+    pub(super) retention: Retention,
+    pub(super) verdicts: VerdictLog,
     on_arrow: OnArrow,
 }
 
@@ -118,6 +123,8 @@ impl<R> Context<R> {
             random: RefCell::new(fastrand::Rng::new()),
             body_limits: BodyLimits::default(),
             bodies: None,
+            retention: Retention::default(),
+            verdicts: VerdictLog::default(),
             on_arrow,
         }
     }
@@ -127,6 +134,13 @@ impl<R> Context<R> {
     pub fn with_bodies(mut self, limits: BodyLimits, bodies: Bodies) -> Self {
         self.body_limits = limits;
         self.bodies = Some(bodies);
+        self
+    }
+
+    /// With bounds of the ledger other than the default's.
+    #[must_use]
+    pub fn with_retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
         self
     }
 
