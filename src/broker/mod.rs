@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! attach:  resolve settings → one shared attempt to connect → channel → qos → consume → Consumer
+//! publish: the same on connections of their own → channel → confirms → publish → confirmed, refused or not known
 //! ```
 //!
 //! Invariants, each held by a test in `tests/broker`:
@@ -20,6 +21,7 @@ mod fault;
 mod link;
 mod pool;
 mod probe;
+mod publish;
 mod repair;
 mod resolve;
 mod runtime;
