@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::sync::Semaphore;
 
 use super::attached::Attached;
+use super::budget::Refusals;
 use super::dags::DagBook;
 use crate::domain::content::{BodyFile, BodyLimits};
 use crate::domain::ids::{ConsumerTag, DagId, RunId, SubscriptionId};
@@ -57,12 +58,19 @@ pub enum Arrow {
     VerbSent,
     /// The broker has confirmed; the state file was told.
     Settled,
+    /// The state file knows of a copy that is about to be published.
+    Copying,
+    /// The broker has confirmed the copy; neither the state file nor the original's channel was told.
+    Copied,
 }
 
 impl Arrow {
-    /// All of them, in order.
+    /// Those that every message passes, in order.
     pub const ALL: [Self; 6] =
         [Self::Received, Self::Recorded, Self::Answered, Self::Decided, Self::VerbSent, Self::Settled];
+
+    /// Those of a message that is copied.
+    pub const OF_COPIES: [Self; 2] = [Self::Copying, Self::Copied];
 
     /// The stable name.
     pub fn code(self) -> &'static str {
@@ -73,6 +81,8 @@ impl Arrow {
             Self::Decided => "decided",
             Self::VerbSent => "verb_sent",
             Self::Settled => "settled",
+            Self::Copying => "copying",
+            Self::Copied => "copied",
         }
     }
 }
@@ -96,6 +106,7 @@ pub struct Context<R> {
     pub attached: Attached,
     identity: Identity,
     pub(super) requests: Arc<Semaphore>,
+    pub(super) refusals: Refusals,
     pub(super) targets: RefCell<HashMap<DagId, TargetHistory>>,
     random: RefCell<fastrand::Rng>,
     body_limits: BodyLimits,
@@ -115,6 +126,7 @@ impl<R> Context<R> {
             attached: Attached::default(),
             identity,
             requests: Arc::new(Semaphore::new(limits.max_in_flight)),
+            refusals: Refusals::default(),
             targets: RefCell::default(),
             random: RefCell::new(fastrand::Rng::new()),
             body_limits: BodyLimits::default(),

@@ -31,11 +31,17 @@ pub(super) struct Out<S> {
     pub(super) rows: Vec<RowId>,
 }
 
+struct Kept<S> {
+    out: Out<S>,
+    stays: bool,
+    is_blocked: bool,
+}
+
 /// What is parked on one channel.
 pub(super) struct ParkingLot<S> {
     set: ParkedSet,
     since: Instant,
-    parked: HashMap<DeliveryTag, (Out<S>, bool)>,
+    parked: HashMap<DeliveryTag, Kept<S>>,
     /// There is no room for these: they wait in the window.
     over_full: VecDeque<(Held<S>, Parking)>,
 }
@@ -67,7 +73,7 @@ impl<S: Settler> ParkingLot<S> {
         let Parking { why, bytes, pause, stays, rows } = parking;
         let due_ms = self.now_ms().saturating_add(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX));
         self.set.park(Parked { tag: held.tag(), turn: held.turn, bytes, due_ms, why });
-        self.parked.insert(held.tag(), (Out { held, rows }, stays));
+        self.parked.insert(held.tag(), Kept { out: Out { held, rows }, stays, is_blocked: why == Why::Blocked });
     }
 
     /// When the next one is due.
@@ -85,24 +91,24 @@ impl<S: Settler> ParkingLot<S> {
     /// Takes out all that new rows may judge otherwise.
     pub(super) fn take_for_new_rows(&mut self) -> Vec<Out<S>> {
         let parked = &self.parked;
-        let all = self.set.take_for_new_rows(|tag| parked.get(&tag).is_none_or(|(_, stays)| !stays));
+        let all = self.set.take_for_new_rows(|tag| parked.get(&tag).is_none_or(|one| !one.stays));
         self.take(all)
     }
 
     /// The last delivery that is parked for blocked subscriptions.
     pub(super) fn last_blocked(&self) -> Option<DeliveryTag> {
-        self.parked.iter().filter(|(_, (out, _))| !out.rows.is_empty()).map(|(tag, _)| *tag).max()
+        self.parked.iter().filter(|(_, one)| one.is_blocked).map(|(tag, _)| *tag).max()
     }
 
     /// Takes out those that were parked for blocked subscriptions up to this one, `most` at once.
     pub(super) fn take_unblocked(&mut self, last: DeliveryTag, most: usize) -> Vec<Out<S>> {
-        let up_to = self.parked.iter().filter(|(tag, (out, _))| **tag <= last && !out.rows.is_empty()).count();
+        let up_to = self.parked.iter().filter(|(tag, one)| **tag <= last && one.is_blocked).count();
         let unblocked = self.set.take_unblocked(most.min(up_to));
         self.take(unblocked)
     }
 
     fn take(&mut self, tags: Vec<Parked>) -> Vec<Out<S>> {
-        let out = tags.into_iter().filter_map(|one| self.parked.remove(&one.tag)).map(|(out, _)| out).collect();
+        let out = tags.into_iter().filter_map(|one| self.parked.remove(&one.tag)).map(|one| one.out).collect();
         while let Some((_, parking)) = self.over_full.front()
             && self.set.room(parking.bytes) == Room::Free
             && let Some((held, parking)) = self.over_full.pop_front()

@@ -16,6 +16,7 @@ use tokio::time::sleep;
 use super::attached::HeldTag;
 use super::channel::{Channel, Held};
 use super::context::Context;
+use super::copies::Copies;
 use super::delivery::{Desk, Noted};
 use super::flights::Flights;
 use super::member::Members;
@@ -56,7 +57,8 @@ pub async fn run<R: Runs + Dags + 'static, B: Broker + 'static>(
     let signals = Signals::new(phase, orders.clone());
     let (leaving, left) = watch::channel(Phase::Running);
     let (members, flights) = (Members::new(orders.clone()), Flights::new());
-    let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight: Sight::default() });
+    let (sight, copies, hold_back) = (Sight::default(), Copies::over(&broker), Rc::default());
+    let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight, copies, hold_back });
     let (tasks, held) = (JoinSet::new(), HashMap::new());
     Worker { desk, broker, place, signals, leaving, tag: None, lot: None, unblocking: None, tasks, held, failures: 0 }
         .run()
@@ -146,8 +148,14 @@ where
 
     /// Looks at every gate. Returns whether one is open.
     async fn tend(&self) -> bool {
-        let Desk { context, members, .. } = &*self.desk;
-        members.tend(context, &self.signals.table(), self.tag.as_ref().map(HeldTag::tag)).await > 0
+        let Desk { context, members, hold_back, .. } = &*self.desk;
+        let table = self.signals.table();
+        let open = members.tend(context, &table, self.tag.as_ref().map(HeldTag::tag)).await;
+        let held_back = hold_back.reason(&table);
+        for member in members.all() {
+            member.report.held_back(context, held_back.clone()).await;
+        }
+        open > 0 && held_back.is_none()
     }
 
     /// Returns whether to go on.

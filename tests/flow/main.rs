@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod book;
+mod budget;
 mod control;
 mod fake_airflow;
 mod fake_broker;

@@ -37,8 +37,8 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 send: has_place(route.subscription.id),
             };
             let candidates = verdicts.rows.iter().zip(self.table.routes()).map(candidate).collect();
-            let (store, what) = (&self.desk.context.store, (&self.hand.envelope, &self.hand.key));
-            match ledgered::bind(store, what, candidates, self.again.get(), self.now_ms()).await {
+            let store = &self.desk.context.store;
+            match ledgered::bind(store, &self.hand, candidates, self.again.get(), self.now_ms()).await {
                 Ok(bound) => break bound,
                 Err(error) => {
                     // Others may need the places meanwhile.
@@ -48,7 +48,12 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 }
             }
         };
-        self.no_match = bound.no_match;
+        if let Some(rows) = bound.superseded {
+            tracing::debug!(queue.name = %self.hand.envelope.queue, "a copy stands for this delivery");
+            self.acknowledge_replaced(rows).await.ok()?;
+            return None;
+        }
+        (self.no_match, self.beside) = (bound.no_match, bound.beside);
         if !self.again.get() {
             let (matched, dropped) = (!bound.matches.is_empty(), bound.no_match == Some(NoMatch::Drop));
             let error = verdicts.error.as_deref();
@@ -56,7 +61,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         }
         self.error = verdicts.error;
         let is_alone = bound.matches.len() == 1;
-        self.noted.replace(bound.matches.iter().filter_map(|one| one.row).collect());
+        self.noted.replace(bound.matches.iter().filter_map(|one| one.row).chain(bound.beside).collect());
         let of = |ledgered: Ledgered| {
             let route = self.table.get(ledgered.subscription)?;
             let at = places.iter().position(|(of, _)| *of == ledgered.subscription);

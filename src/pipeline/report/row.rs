@@ -15,7 +15,14 @@ impl Report {
         let closed = self.closed.borrow().as_ref().filter(|_| waits).and_then(|(_, sentence)| sentence.clone());
         self.error.replace(error.clone());
         let error = closed.or(error);
-        let (status, error) = match (subscription_status(attachment, self.trouble.get()), self.unmatched.get()) {
+        let held_back = self.held_back.borrow().clone();
+        let status = subscription_status(attachment, self.trouble.get());
+        let (status, error) = match (status, self.unmatched.get()) {
+            (SubscriptionStatus::Listening | SubscriptionStatus::Connecting | SubscriptionStatus::Error, _)
+                if held_back.is_some() =>
+            {
+                (SubscriptionStatus::Error, held_back)
+            }
             (SubscriptionStatus::Listening, Some(unmatched)) => {
                 let text = format!(
                     "blocked_by_unmatched ({unmatched}): no more messages that no filter accepts can be parked"

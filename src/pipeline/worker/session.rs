@@ -55,6 +55,7 @@ where
                 biased;
                 () = self.signals.changed() => {}
                 () = self.desk.members.changed() => {}
+                () = self.desk.hold_back.changed.notified() => {}
                 Some(done) = self.tasks.join_next_with_id() => self.reap(done).await,
                 () = self.desk.members.recovered.notified() => {
                     self.unblocking = self.lot.as_ref().and_then(|(_, lot)| lot.last_blocked());
