@@ -74,6 +74,7 @@ struct State {
     limit: Option<u32>,
     gone: Vec<Message>,
     publishing: VecDeque<Publishing>,
+    lose_verbs_after_copy: bool,
     copies: Vec<Outgoing>,
 }
 
@@ -100,6 +101,7 @@ impl FakeBroker {
     ) {
         let mut state = self.0.state.borrow_mut();
         state.published += 1;
+        let at = state.published;
         state.ready.push_back(Message {
             id: id.map(str::to_owned),
             exchange: exchange.to_owned(),
@@ -108,7 +110,7 @@ impl FakeBroker {
             headers,
             body,
             redelivered: false,
-            at: state.published,
+            at,
             deliveries: 0,
             returns: 0,
         });
@@ -180,6 +182,11 @@ impl FakeBroker {
     /// The channel swallows verbs and answers no barrier: what was sent last before a connection dies.
     pub(crate) fn lose_verbs(&self) {
         self.0.state.borrow_mut().lose_verbs = true;
+    }
+
+    /// The same from the next copy on.
+    pub(crate) fn lose_verbs_after_copy(&self) {
+        self.0.state.borrow_mut().lose_verbs_after_copy = true;
     }
 
     pub(crate) fn verbs(&self) -> Vec<(Option<String>, Verb)> {
@@ -256,6 +263,7 @@ impl Broker for FakeBroker {
         let publishing = {
             let mut state = self.0.state.borrow_mut();
             state.copies.push(copy.clone());
+            state.lose_verbs |= std::mem::take(&mut state.lose_verbs_after_copy);
             state.publishing.pop_front().unwrap_or(Publishing::Said(Published::Confirmed, true))
         };
         let (Publishing::Said(_, is_there) | Publishing::Silence(is_there)) = publishing;
@@ -290,6 +298,7 @@ impl State {
 
     fn put_copy(&mut self, copy: Outgoing) {
         self.published += 1;
+        let at = self.published;
         let Outgoing { queue, properties, headers, body, .. } = copy;
         self.ready.push_back(Message {
             id: properties.message_id.clone(),
@@ -299,7 +308,7 @@ impl State {
             headers,
             body,
             redelivered: false,
-            at: self.published,
+            at,
             deliveries: 0,
             returns: 0,
         });
