@@ -52,4 +52,5 @@ pub mod window;
 #[cfg(test)]
 mod shared_queue_model;
 pub mod trust;
+pub mod turns;
 pub mod view;

@@ -32,7 +32,7 @@ use crate::domain::routing::{NoMatch, ReturnedFor};
 use crate::domain::settlement::{Match, Settlement, settle};
 use crate::domain::shutdown::Phase;
 use crate::domain::table::Table;
-use crate::domain::window::{Place, excess, place};
+use crate::domain::window::{Place, excess, place, prefetch, window};
 use crate::ports::{Dags, Runs, Settler, Verb};
 use crate::store::StoreError;
 use crate::store::ledger::RowId;
@@ -47,6 +47,26 @@ pub(super) struct Desk<R, S> {
     pub(super) sight: Sight,
     pub(super) copies: Copies,
     pub(super) hold_back: Rc<HoldBack>,
+}
+
+impl<R, S> Desk<R, S> {
+    /// The window of the queue.
+    pub(super) fn window(&self) -> u16 {
+        let orders = self.orders.borrow();
+        let mut taking_part = orders.table.taking_part();
+        let only = taking_part.next().filter(|_| taking_part.next().is_none());
+        let runs = only.and_then(|route| route.subscription.options.max_concurrent_runs);
+        window(self.context.limits.prefetch, runs)
+    }
+
+    /// The prefetch that its consumer should have.
+    pub(super) fn prefetch(&self) -> u16 {
+        let has_filter = {
+            let orders = self.orders.borrow();
+            orders.table.taking_part().any(|route| route.subscription.options.filter_data.is_some())
+        };
+        prefetch(self.window(), &self.sight.facts(), has_filter)
+    }
 }
 
 /// The rows of a delivery, once there are any: for whoever has to clean up after a panic.
@@ -169,14 +189,15 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
     /// Parked behind the share of blocked subscriptions, to the ack deadline or until one of them takes runs again.
     fn crowded(&self) -> Parking {
         let rows = self.noted.borrow().clone();
-        Parking { why: Why::Blocked, bytes: self.bytes(), pause: self.time_left(), stays: true, rows }
+        let waits_for = self.matches.iter().filter(|one| !one.is_done()).map(|one| one.subscription.id).collect();
+        Parking { why: Why::Blocked, bytes: self.bytes(), pause: self.time_left(), stays: true, rows, waits_for }
     }
 
     /// Parked because it starts nothing.
     fn unmatched(&self, seen: u32, reason: ReturnedFor) -> Parking {
         let pause = self.desk.sight.pause(seen, self.desk.context.limits.ack_deadline).min(self.time_left());
-        let rows = self.noted.borrow().clone();
-        Parking { why: Why::NoMatch(reason), bytes: self.bytes(), pause, stays: false, rows }
+        let (rows, waits_for) = (self.noted.borrow().clone(), Vec::new());
+        Parking { why: Why::NoMatch(reason), bytes: self.bytes(), pause, stays: false, rows, waits_for }
     }
 
     fn states(&self) -> Vec<Match> {
@@ -260,7 +281,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 }
             }
             // Half a window of one is nothing, and nobody would be there to try the target again.
-            let window = desk.context.limits.prefetch.max(2);
+            let window = desk.window().max(2);
             let (members, facts) = (desk.orders.borrow().table.taking_part().count(), desk.sight.facts());
             let is_crowded = match kept {
                 Some(_) => excess(window, members, desk.sight.kept(), &facts) > 0,

@@ -25,9 +25,11 @@ mod ledgered;
 mod matched;
 mod member;
 mod parking;
+mod places;
 mod report;
 mod sight;
 mod signals;
+mod targets;
 mod worker;
 
 pub use attached::Attached;

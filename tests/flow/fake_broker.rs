@@ -385,12 +385,14 @@ impl Consumer for FakeConsumer {
         (0..late).filter_map(|_| self.deliver(&mut state, consumer)).collect()
     }
 
-    async fn resume(&mut self, tag: ConsumerTag) -> Result<(), BrokerFault> {
+    async fn resume(&mut self, tag: ConsumerTag, prefetch: u16) -> Result<(), BrokerFault> {
         let mut state = self.broker.0.state.borrow_mut();
         if state.channel != Some(self.channel) {
             return Err(Self::lost());
         }
         state.begin_to_consume(tag.as_str());
+        drop(state);
+        self.order.prefetch = prefetch;
         Ok(())
     }
 

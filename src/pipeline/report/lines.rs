@@ -4,6 +4,7 @@ use super::Report;
 use crate::domain::fault::BrokerFault;
 use crate::domain::ids::RunId;
 use crate::domain::settlement::SUBSCRIPTION_REMOVED;
+use crate::domain::status::warns;
 use crate::domain::subscription::Subscription;
 use crate::telemetry::events;
 
@@ -43,6 +44,20 @@ impl Report {
                 reason = fault.kind.code(),
                 "RMQ Watcher: a message of queue '{queue}' for DAG '{dag_id}' has hardly any returns left and cannot be copied: {fault}"
             );
+        }
+    }
+
+    /// The target answered that it is not ready, so many times in a row now.
+    pub(in crate::pipeline) fn not_ready(&self, reason: &str, answers: u32) {
+        let Subscription { dag_id, queue, .. } = &*self.subscription;
+        let line = format!(
+            "RMQ Watcher: DAG '{dag_id}' is not ready for messages of queue '{queue}', which are held (answer {answers} in a \
+             row): {reason}"
+        );
+        if warns(answers) {
+            tracing::warn!(event = events::TARGET_NOT_READY, answers, "{line}");
+        } else {
+            tracing::info!(event = events::TARGET_NOT_READY, answers, "{line}");
         }
     }
 
