@@ -2,13 +2,17 @@
 //!
 //! Serves `airflow` and `broker`. No redirect is followed, no proxy of the environment is used (those we ask are neighbours; what
 //! a proxy answers would be taken for their words), no request is repeated, an idle client holds no timer. Decides nothing and
-//! knows nobody's API. Held by `tests/airflow/transport.rs`.
+//! knows nobody's API. Held by `tests/airflow/transport.rs` and `tests/broker/management.rs`.
+
+mod reader;
 
 use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::{ClientConfig, RootCertStore};
+
+pub(crate) use reader::{Read, Reader};
 
 /// How long an unused connection is kept. Airflow's own servers keep one for 5 s.
 const KEEP_IDLE: Duration = Duration::from_secs(4);

@@ -43,6 +43,15 @@ pub(super) struct Desk<R, S> {
     pub(super) sight: Sight,
 }
 
+impl<R, S> Desk<R, S> {
+    /// How long a delivery that arrives now may stay unsettled: as the most careful subscription says, and no longer than the
+    /// broker waits.
+    pub(super) fn ack_deadline(&self) -> Duration {
+        let configured = self.context.limits.ack_deadline;
+        self.sight.ack_deadline(self.orders.borrow().table.ack_deadline(configured))
+    }
+}
+
 /// The rows of a delivery, once there are any: for whoever has to clean up after a panic.
 pub(super) type Noted = Rc<RefCell<Vec<RowId>>>;
 
@@ -158,7 +167,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
     /// Parked because it starts nothing.
     fn unmatched(&self, reason: ReturnedFor) -> Parking {
         let Self { desk, hand, .. } = self;
-        let ack_deadline = desk.context.limits.ack_deadline;
+        let ack_deadline = desk.ack_deadline();
         let (pause, stays) = desk.sight.pause(&hand.envelope, &hand.key, ack_deadline);
         let (pause, rows) = (pause.min(self.time_left()), Vec::new());
         Parking { why: Why::NoMatch(reason), bytes: self.bytes(), pause, stays, rows }

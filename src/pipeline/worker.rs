@@ -20,6 +20,7 @@ use super::delivery::{Desk, Noted};
 use super::flights::Flights;
 use super::member::Members;
 use super::parking::{Parking, ParkingLot};
+use super::queue_book::look_before_attach;
 use super::sight::Sight;
 use super::signals::{Order, Signals};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
@@ -27,6 +28,7 @@ use crate::domain::ids::{ConsumerTag, DeliveryTag, SubscriptionId};
 use crate::domain::plan::Place;
 use crate::domain::retry;
 use crate::domain::shutdown::Phase;
+use crate::domain::window::prefetch;
 use crate::ports::{AttachOrder, Broker, Consumer, Dags, Runs};
 
 /// How long a stop waits for the broker's answer to one call.
@@ -56,7 +58,8 @@ pub async fn run<R: Runs + Dags + 'static, B: Broker + 'static>(
     let signals = Signals::new(phase, orders.clone());
     let (leaving, left) = watch::channel(Phase::Running);
     let (members, flights) = (Members::new(orders.clone()), Flights::new());
-    let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight: Sight::default() });
+    let sight = Sight::new(context.queues.page(&place));
+    let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight });
     let (tasks, held) = (JoinSet::new(), HashMap::new());
     Worker { desk, broker, place, signals, leaving, tag: None, lot: None, unblocking: None, tasks, held, failures: 0 }
         .run()
@@ -179,13 +182,17 @@ async fn attach<R: Runs + Dags, B: Broker>(
         member.report.connecting(context).await;
     }
     let Place { conn_id, queue } = place.clone();
+    // Open from here on, so that the same attempt to connect serves the look and the attach.
+    let _open = broker.open(&conn_id).await?;
+    look_before_attach(context, broker, place).await;
     let opened = context.store.open_epoch(conn_id.clone(), queue.clone(), context.now_ms()).await;
     let epoch = opened.map_err(|error| {
         let text = format!("nothing can be consumed while {error}");
         BrokerFault { kind: BrokerFaultKind::Closed, text }
     })?;
     let tag = new_tag(desk);
-    let prefetch = context.limits.prefetch;
+    let has_filter = desk.orders.borrow().table.has_filter();
+    let prefetch = prefetch(context.limits.prefetch, &desk.sight.facts(), has_filter);
     let order = AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch };
     let consumer = match broker.attach(order).await {
         Ok(consumer) => consumer,

@@ -19,6 +19,7 @@ use crate::domain::subscription::Subscription;
 use crate::domain::sync::{self, Row, Scanned};
 use crate::domain::table::Route;
 use crate::domain::trust::{self, Baseline, Judgement, Listing};
+use crate::pipeline;
 use crate::ports::{Broker, Consumer, Dags, Declarations, Declared, Runs};
 use crate::store::sync::{SyncResult, ToWrite, Written};
 use crate::store::{Store, StoreError};
@@ -30,11 +31,12 @@ pub(super) struct Steps {
     sync: Step<Result<Synced, StoreError>>,
     read: Step<Result<Vec<Row>, StoreError>>,
     pub(super) dags: Step<()>,
+    queues: Step<()>,
 }
 
 impl Steps {
     pub(super) fn new() -> Self {
-        Self { scan: Step::new(), sync: Step::new(), read: Step::new(), dags: Step::new() }
+        Self { scan: Step::new(), sync: Step::new(), read: Step::new(), dags: Step::new(), queues: Step::new() }
     }
 }
 
@@ -76,6 +78,7 @@ where
         let is_applied = self.read_and_apply().await;
         if timed {
             self.ask_for_dags();
+            self.look_at_queues();
             self.prune().await;
         }
         self.phase_at.set("status");
@@ -96,6 +99,14 @@ where
         self.phase_at.set("reconcile");
         self.apply().await;
         is_read
+    }
+
+    /// Has brokers asked for what they say of the queues that are consumed, and does not wait for it.
+    fn look_at_queues(&mut self) {
+        let look = pipeline::look_at_queues(Rc::clone(&self.context), Rc::clone(&self.broker));
+        if !self.steps.queues.begin(look) {
+            tracing::debug!("brokers are still being asked for the queues of an earlier cycle");
+        }
     }
 
     /// Reads what is declared; `None` where the step did not end.
