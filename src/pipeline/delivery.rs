@@ -69,6 +69,15 @@ impl<R, S> Desk<R, S> {
     }
 }
 
+impl<R, S> Desk<R, S> {
+    /// How long a delivery that arrives now may stay unsettled: as the most careful subscription says, and no longer than the
+    /// broker waits.
+    pub(super) fn ack_deadline(&self) -> Duration {
+        let configured = self.context.limits.ack_deadline;
+        self.sight.ack_deadline(self.orders.borrow().table.ack_deadline(configured))
+    }
+}
+
 /// The rows of a delivery, once there are any: for whoever has to clean up after a panic.
 pub(super) type Noted = Rc<RefCell<Vec<RowId>>>;
 
@@ -195,7 +204,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
 
     /// Parked because it starts nothing.
     fn unmatched(&self, seen: u32, reason: ReturnedFor) -> Parking {
-        let pause = self.desk.sight.pause(seen, self.desk.context.limits.ack_deadline).min(self.time_left());
+        let pause = self.desk.sight.pause(seen, self.desk.ack_deadline()).min(self.time_left());
         let (rows, waits_for) = (self.noted.borrow().clone(), Vec::new());
         Parking { why: Why::NoMatch(reason), bytes: self.bytes(), pause, stays: false, rows, waits_for }
     }

@@ -21,6 +21,7 @@ use super::delivery::{Desk, Noted};
 use super::flights::Flights;
 use super::member::Members;
 use super::parking::{Parking, ParkingLot};
+use super::queue_book::look_before_attach;
 use super::sight::Sight;
 use super::signals::{Order, Signals};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
@@ -59,7 +60,7 @@ pub async fn run<R: Runs + Dags + 'static, B: Broker + 'static>(
     let signals = Signals::new(phase, orders.clone());
     let (leaving, left) = watch::channel(Phase::Running);
     let (members, flights) = (Members::new(&context, orders.clone()), Flights::new());
-    let (sight, copies, hold_back) = (Sight::default(), Copies::over(&broker), Rc::default());
+    let (sight, copies, hold_back) = (Sight::new(context.queues.page(&place)), Copies::over(&broker), Rc::default());
     let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight, copies, hold_back });
     let (tasks, held, unblocking, members) = (JoinSet::new(), HashMap::new(), BTreeMap::new(), Vec::new());
     Worker {
@@ -213,6 +214,9 @@ async fn attach<R: Runs + Dags, B: Broker>(
         member.report.connecting(context).await;
     }
     let Place { conn_id, queue } = place.clone();
+    // Open from here on, so that the same attempt to connect serves the look and the attach.
+    let _open = broker.open(&conn_id).await?;
+    look_before_attach(context, broker, place).await;
     let opened = context.store.open_epoch(conn_id.clone(), queue.clone(), context.now_ms()).await;
     let epoch = opened.map_err(|error| {
         let text = format!("nothing can be consumed while {error}");
