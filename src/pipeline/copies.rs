@@ -5,10 +5,12 @@ use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
 
+use crate::domain::content::BodyLimits;
 use crate::domain::copy::{CopyHeader, HEADER, Part, Undressed, undress};
 use crate::domain::envelope::Envelope;
 use crate::domain::key::DeliveryKey;
-use crate::domain::run_id::run_id;
+use crate::domain::run_id::replays_behind;
+use crate::domain::table::{Route, Table};
 use crate::ports::{Broker, Outgoing, Published};
 use crate::telemetry::events;
 
@@ -35,11 +37,16 @@ impl Copies {
     }
 
     /// The message as it was before it was copied, and what it says as a copy. All others come out as they went in.
-    pub(super) fn undressed(&self, envelope: Envelope) -> (Envelope, Option<CopyHeader>) {
+    pub(super) fn undressed(
+        &self,
+        envelope: Envelope,
+        table: &Table,
+        limits: BodyLimits,
+    ) -> (Envelope, Option<CopyHeader>) {
         if !envelope.headers.contains_key(HEADER) {
             return (envelope, None);
         }
-        match undress(&envelope, DeliveryKey::of, follows) {
+        match undress(&envelope, DeliveryKey::of, |original, part| follows(table, limits, original, part)) {
             Undressed::Plain => (envelope, None),
             Undressed::Copy(original, header) => (*original, Some(header)),
             Undressed::Forged(why) => {
@@ -58,9 +65,13 @@ impl Copies {
     }
 }
 
-/// Whether a row of this message may have the number and the run id that a copy names.
-fn follows(original: &Envelope, part: &Part) -> bool {
-    let key = DeliveryKey::of(original);
-    let is = |n| run_id(&original.queue, &key, n) == part.run_id;
-    is(part.n) || (key.kind().is_an_id() && is(1))
+/// Whether a row of this message may have the number and the run id that a copy names: by its own key, or by that of a
+/// subscription with the part's target.
+fn follows(table: &Table, limits: BodyLimits, original: &Envelope, part: &Part) -> bool {
+    let own = DeliveryKey::of(original);
+    let is = |key: &DeliveryKey| replays_behind(&original.queue, key, part.n, &part.run_id).is_some();
+    let named = |route: &Rc<Route>| {
+        route.target() == part.target && route.key_of(original, &own, limits).is_some_and(|key| is(&key))
+    };
+    is(&own) || table.routes().iter().any(named)
 }

@@ -12,7 +12,7 @@ use super::{Candidate, NewDelivery, RowId, UNMATCHED};
 use crate::domain::copy::{self, Copies, CopyBinding, CopyHeader, Part, is_replaced};
 use crate::domain::ids::{Epoch, RunId, SubscriptionId};
 use crate::domain::ledger::{Binding, Outcome, Row, State, state_code};
-use crate::domain::run_id::run_id;
+use crate::domain::run_id::{replays_behind, run_id};
 use crate::store::{Store, StoreError};
 
 /// What is known of a row once the broker has read the verb of a delivery of it.
@@ -202,7 +202,7 @@ pub(super) fn bind_part(
     let found = connection
         .prepare_cached(&sql)?
         .query_row(params![conn_id, queue, target, kind, text, part.n], |sql| {
-            let copies = Copies { made: sql.get(9)?, confirmed: sql.get(10)?, original_is_open: sql.get(11)? };
+            let copies = Copies { made: sql.get(10)?, confirmed: sql.get(11)?, original_is_open: sql.get(12)? };
             Ok((read_row(sql)?, copies))
         })
         .optional()?;
@@ -231,8 +231,9 @@ fn adopt(
     let state = if part.outcome.is_some() { State::Decided } else { State::Sent };
     let code = state_code(state, part.outcome);
     let row = insert(connection, of, (subscription, part.n), code, &part.run_id, now_ms)?;
-    let sql = "UPDATE ledger SET outcome = ?2 WHERE id = ?1";
-    connection.prepare_cached(sql)?.execute(params![row.0, part.outcome.map(Outcome::code)])?;
+    let replays = replays_behind(&of.delivery.queue, of.key, part.n, &part.run_id).unwrap_or(0);
+    let sql = "UPDATE ledger SET outcome = ?2, replays = ?3 WHERE id = ?1";
+    connection.prepare_cached(sql)?.execute(params![row.0, part.outcome.map(Outcome::code), replays])?;
     let known = Row {
         n: part.n,
         state,
@@ -241,6 +242,7 @@ fn adopt(
         epoch: of.delivery.epoch,
         is_first_delivery: false,
         content: of.delivery.content.clone(),
+        replays,
         settled_before_end_ms: None,
     };
     Ok((row, known))
@@ -276,8 +278,9 @@ pub(super) fn unmatched_row(connection: &Connection, d: &NewDelivery, now_ms: i6
 
 /// Notes that the broker has read the verbs of deliveries of these rows.
 pub(super) fn read(connection: &Connection, rows: &[(RowId, Read)], now_ms: i64) -> rusqlite::Result<()> {
+    // A row that was taken up again since, as of a replay, is not settled by what came before.
     let settled = "UPDATE ledger SET state = 'settled', settled_at_ms = ?2, original_open = original_open * ?3, \
-                   updated_at_ms = max(?2, updated_at_ms + 1) WHERE id = ?1";
+                   updated_at_ms = max(?2, updated_at_ms + 1) WHERE id = ?1 AND state IN ('ack_sent', 'reject_sent')";
     for (row, read) in rows {
         match read {
             Read::Settled => connection.prepare_cached(settled)?.execute(params![row.0, now_ms, 0])?,
