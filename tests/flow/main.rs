@@ -5,6 +5,7 @@
 
 mod book;
 mod control;
+mod facts;
 mod fake_airflow;
 mod fake_broker;
 mod fanout;
