@@ -212,7 +212,7 @@ impl Check<'_> {
                 let consumers = counted(consumers as usize, "consumer", "consumers");
                 self.ok(&format!("connection '{conn}': queue '{queue}' has {messages} and {consumers}"))
             }
-            (ProbeSubject::Queue(queue), ProbeFinding::Works) => {
+            (ProbeSubject::Queue(queue), ProbeFinding::Works | ProbeFinding::Greeted(_)) => {
                 self.ok(&format!("connection '{conn}': queue '{queue}' is there"))
             }
             (ProbeSubject::Connection, _) => self.ok(&format!("connection '{conn}': the broker answers")),

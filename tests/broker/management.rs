@@ -236,6 +236,8 @@ fn whatever_answers_in_its_place_is_told_apart_and_shows_no_secret() {
             (http("200 OK", "text/html", "<html>log in</html>"), "not the management API: no JSON"),
             (http("200 OK", "application/json", "{"), "not the management API: no JSON"),
             (http("404 Not Found", "text/html", "nothing"), "not the management API: it knows no such page"),
+            (http("404 Not Found", "application/json", r#"{"detail":"no"}"#), "it knows no such page"),
+            (http("404 Not Found", "application/json", r#"{"error":"API route not found"}"#), "it knows no such page"),
             (http("302 Found", "text/html", ""), "not the management API: it sends us elsewhere"),
             (http("503 Busy", "application/json", &echo), "status 503"),
             (http("401 No", "application/json", &echo), "is refused; give it"),

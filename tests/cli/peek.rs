@@ -210,6 +210,6 @@ fn message_and_queue_together_or_neither_is_wrong_usage() {
         let verb = [&["filter", "test", "--filter", "{}"], more].concat();
         let output = Setup::in_folder(desk.path()).command(&verb).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{more:?}");
-        assert!(String::from_utf8(output.stderr).unwrap().contains("--peek"), "{more:?}");
+        assert!(String::from_utf8(output.stderr).unwrap().contains("--message"), "{more:?}");
     }
 }

@@ -17,7 +17,8 @@ fn real_held_message_goes_back_before_the_broker_loses_patience() {
         let url = format!("{}?management_url={management}", broker.url());
         let setup = Setup::in_folder(folder.path()).stub(&stub).connection("rmq_default", &url);
         setup.dag("orders", "orders", "rmq_default");
-        let watcher = setup.start();
+        let mut watcher = setup.start();
+        watcher.announce("which are held: Airflow answered 503");
         broker.publish(&[Message::to_queue("orders", "{}").id("m0")]);
         eventually(LATER, "it was given back twice", || {
             broker.queue("orders")["message_stats"]["redeliver"].as_u64().is_some_and(|times| times >= 2)

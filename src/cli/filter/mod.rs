@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write};
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 
 use message_file::MessageFile;
@@ -44,24 +44,25 @@ enum FilterVerb {
 }
 
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("source").required(true))]
 struct Test {
     /// The `filter_data`, as JSON or as @FILE with the JSON in it.
     #[arg(long, value_name = "JSON|@FILE")]
     filter: String,
     /// A file with the message as a JSON object: body or body_b64, headers, properties, routing_key. The conf of a run will do.
-    #[arg(long, value_name = "FILE", required_unless_present = "peek")]
+    #[arg(long, value_name = "FILE", group = "source")]
     message: Option<String>,
     /// Take the message at the head of a queue, and give it back. On a quorum queue that costs it one delivery of its budget.
-    #[arg(long, value_name = "QUEUE", conflicts_with = "message")]
+    #[arg(long, value_name = "QUEUE", group = "source")]
     peek: Option<String>,
     /// The connection of that queue.
-    #[arg(long, value_name = "ID", default_value = "rmq_default", requires = "peek")]
+    #[arg(long, value_name = "ID", default_value = "rmq_default", conflicts_with = "message")]
     conn_id: String,
     /// Do not ask before the message is taken.
-    #[arg(long, requires = "peek")]
+    #[arg(long, conflicts_with = "message")]
     yes: bool,
     /// The configuration file, for the connection.
-    #[arg(long, value_name = "FILE", requires = "peek")]
+    #[arg(long, value_name = "FILE", conflicts_with = "message")]
     config: Option<PathBuf>,
     /// Answer with a JSON object.
     #[arg(long)]

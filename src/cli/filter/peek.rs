@@ -19,7 +19,7 @@ use crate::domain::content::BodyLimits;
 use crate::domain::envelope::Envelope;
 use crate::domain::ids::{ConnId, QueueName};
 use crate::domain::outcome::Dialect;
-use crate::domain::queue_facts::{Limit, NotLooked, QueueFacts, QueueKind};
+use crate::domain::queue_facts::{Limit, NotLooked, QueueFacts, QueueKind, Release};
 
 /// How long Airflow is asked which version it is: its two versions read some connections differently.
 const VERSION_WITHIN: Duration = Duration::from_secs(5);
@@ -59,8 +59,8 @@ pub(super) async fn peek(order: &Order) -> Result<Peeked, Refused> {
     let (queue, conn_id) = (&order.queue, &order.conn_id);
     let settings = settings(order)?;
     let connection = connection(&settings, conn_id).await?;
-    let waiting = ready(&connection, queue).await?;
-    let facts = broker::look(&connection, queue, "rmq_watcher.").await;
+    let (waiting, release) = ready(&connection, queue).await?;
+    let facts = broker::look(&connection, queue, "rmq_watcher.").await.map(|facts| QueueFacts { release, ..facts });
     if let Ok(QueueFacts { kind: Some(QueueKind::Other(kind)), .. }) = &facts {
         let text =
             format!("queue '{queue}' (connection '{conn_id}') is a {kind}: no single message can be taken from it");
@@ -106,17 +106,18 @@ async fn connection(settings: &Settings, conn_id: &ConnId) -> Result<AmqpSetting
     Ok(found.settings)
 }
 
-/// How many messages wait; takes none.
-async fn ready(connection: &AmqpSettings, queue: &QueueName) -> Result<u32, Refused> {
+/// How many messages wait, and at which release; takes none.
+async fn ready(connection: &AmqpSettings, queue: &QueueName) -> Result<(u32, Option<Release>), Refused> {
     let results = broker::probe(connection, std::slice::from_ref(queue)).await;
-    let mut messages = 0;
+    let (mut messages, mut release) = (0, None);
     for result in results {
         match result.outcome.map_err(|fault| Refused::NoMessage(fault.text))? {
             ProbeFinding::Queue { messages: ready, .. } => messages = ready,
+            ProbeFinding::Greeted(greeted) => release = greeted,
             ProbeFinding::Works => {}
         }
     }
-    Ok(messages)
+    Ok((messages, release))
 }
 
 /// Which message it was.
