@@ -190,6 +190,8 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         }
     }
 
+    /// Records that the message is dropped. Without that record it is held (`Some`), and judged anew at every try: it may come to be
+    /// started after all.
     async fn record_drop(&mut self, reason: &str, tries: u32) -> Result<Option<Input>, Woken> {
         let recorded = match self.ledgered.row {
             Some(row) => self.desk.context.store.drop_it(row, reason.to_owned(), self.now_ms()).await,
