@@ -47,8 +47,8 @@ impl Away {
     fn all_ran(mut self, count: usize, deliveries: u32, what: &str) {
         self.stub.wait_runs(DAG, count, LATER);
         self.broker.wait_counts(QUEUE, 0, 0);
-        self.broker.wait_counts("dead", 0, 0);
         assert!(self.watcher.stop(SOON).success());
+        assert_eq!((self.broker.ready(QUEUE), self.broker.ready("dead")), (0, 0), "{what}");
         assert_one_run_each(&self.stub, DAG, QUEUE, count);
         let delivered = self.broker.deliveries(QUEUE);
         assert_eq!(delivered.len(), count, "{what}");

@@ -116,10 +116,7 @@ fn kills_of_the_watcher(version: BrokerVersion, pair: &Pair) {
     }
     let left = count.saturating_sub(stub.count_runs(&pair.dags[0]));
     assert!(left > 0, "{what}: all had run before the last kill");
-    let mut watcher = setup.start();
-    eventually(LATER, "the queue is empty", || broker.ready(&pair.queue) == 0);
-    broker.wait_counts(&pair.queue, 0, 0);
-    assert!(watcher.stop(SOON).success());
+    run_until_empty(&broker, &setup, &[&pair.queue]);
     for (dag, may_double) in pair.dags.iter().zip(may_double) {
         match pair.told {
             Told::ByIds => assert_one_run_each(&stub, dag, &pair.queue, count),
@@ -136,6 +133,25 @@ fn kills_of_the_watcher(version: BrokerVersion, pair: &Pair) {
             }
         }
     }
+}
+
+/// Lets a watcher run until nothing is in its queues: what one held when it stopped is ready again.
+fn run_until_empty(broker: &Broker, setup: &Setup, queues: &[&str]) {
+    const UNSETTLED: &str = "SELECT count(*) FROM ledger WHERE state <> 'settled' AND epoch IN \
+                             (SELECT max(id) FROM epochs GROUP BY conn_id, queue)";
+    let are_empty = || queues.iter().all(|queue| broker.ready(queue) == 0);
+    eventually(LATER, "the queues are empty after a stop", || {
+        let mut watcher = setup.start();
+        for _ in queues {
+            watcher.wait_event("consumer.attached", LATER);
+        }
+        eventually(LATER, "the queues are empty", are_empty);
+        eventually(LATER, "all is settled", || sql(&setup.state_dir(), UNSETTLED) == "0");
+        assert!(watcher.stop(SOON).success());
+        // A quorum queue says what came back a moment after it did.
+        pause(Duration::from_millis(500));
+        are_empty()
+    });
 }
 
 // --- kills of the broker ------------------------------------------------------------------------------------------------
@@ -183,15 +199,19 @@ fn kills_of_the_broker(version: BrokerVersion) {
         let more = total() + 1 + random.usize(..8 * count / kills);
         eventually(LATER, "some more ran", || total() >= more.min(8 * count - kills));
         pause(Duration::from_micros(random.u64(..60_000)));
-        killed_at.push(Instant::now());
+        let began = Instant::now();
         broker.kill();
+        killed_at.push(began..Instant::now());
         broker.start();
     }
     for pair in &pairs {
+        for dag in &pair.dags {
+            eventually(LATER, "each message ran", || stub.count_runs(dag) >= count);
+        }
         eventually(LATER, "the queue is empty", || broker.ready(&pair.queue) == 0);
-        broker.wait_counts(&pair.queue, 0, 0);
     }
     assert!(watcher.stop(SOON).success());
+    run_until_empty(&broker, &setup, &pairs.iter().map(|pair| pair.queue.as_str()).collect::<Vec<_>>());
     for pair in &pairs {
         for dag in &pair.dags {
             match pair.told {
@@ -203,7 +223,7 @@ fn kills_of_the_broker(version: BrokerVersion) {
 }
 
 /// Whatever ran twice was asked for the first time in the last seconds before a kill.
-fn doubles_are_explained(stub: &StubAirflow, dag: &str, count: usize, killed_at: &[Instant], what: &str) {
+fn doubles_are_explained(stub: &StubAirflow, dag: &str, count: usize, killed_at: &[Range<Instant>], what: &str) {
     let times = times(stub, dag, count, what);
     let bodies: BTreeMap<_, _> =
         stub.runs(dag).into_iter().map(|run| (run.run_id, run.conf["body"].as_str().unwrap().to_owned())).collect();
@@ -216,8 +236,10 @@ fn doubles_are_explained(stub: &StubAirflow, dag: &str, count: usize, killed_at:
             continue;
         }
         doubles += 1;
-        let just_before = |kill: &&Instant| before <= **kill && **kill - before <= GIVEN_BACK && **kill < at;
-        if !killed_at.iter().any(|kill| just_before(&kill)) {
+        let just_before = |kill: &Range<Instant>| {
+            before <= kill.end && kill.start.saturating_duration_since(before) <= GIVEN_BACK && kill.start < at
+        };
+        if !killed_at.iter().any(just_before) {
             unexplained.push(body.clone());
         }
     }

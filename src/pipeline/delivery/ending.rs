@@ -2,6 +2,7 @@
 
 use super::Delivery;
 use crate::domain::ids::SubscriptionId;
+use crate::domain::key::KeyKind;
 use crate::domain::ledger::Outcome;
 use crate::domain::payload::message_head;
 use crate::domain::settlement::SUBSCRIPTION_REMOVED;
@@ -36,7 +37,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         let now_ms = self.now_ms();
         self.desk.members.all().iter().for_each(|member| member.report.unreadable(&reason, now_ms));
         let held = self.hand.seat.take().filter(Held::can_be_settled).ok_or(Woken::Lost)?;
-        self.desk.context.store.send_verb(vec![(row, Outcome::Dlq, String::new())], now_ms).await;
+        self.note_verb(vec![(row, Outcome::Dlq, String::new())], now_ms).await;
         held.settle(Verb::DeadLetter, vec![row]).await;
         self.desk.context.at(Arrow::VerbSent);
         Ok(())
@@ -67,11 +68,20 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         let rows: Vec<(RowId, Outcome, String)> = self.matches.iter().filter_map(decided).collect();
         let ids = rows.iter().map(|(row, _, _)| *row).collect();
         if !rows.is_empty() {
-            store.send_verb(rows, now_ms).await;
+            self.note_verb(rows, now_ms).await;
         }
         held.settle(verb, ids).await;
         self.desk.context.at(Arrow::VerbSent);
         Ok(())
+    }
+
+    /// Messages without an id may have equal ones: what comes of theirs is in the file before the broker lets them go.
+    async fn note_verb(&self, rows: Vec<(RowId, Outcome, String)>, now_ms: i64) {
+        let store = &self.desk.context.store;
+        match self.hand.key.kind() {
+            KeyKind::MessageId => store.send_verb(rows, now_ms).await,
+            KeyKind::Fingerprint => store.send_verb_noted(rows, now_ms).await,
+        }
     }
 
     /// Marks every row as given back, and lets it go.
