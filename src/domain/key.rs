@@ -10,6 +10,8 @@ use super::run_id::hex32;
 pub enum KeyKind {
     /// The producer's `message_id`: equal ids are the same message, by the producer's word.
     MessageId,
+    /// What the subscription's `dedup_key` names: equal values are the same message, by the subscription's word.
+    DedupKey,
     /// A digest of everything the producer sent: equal fingerprints may be two messages that look alike.
     Fingerprint,
 }
@@ -19,13 +21,22 @@ impl KeyKind {
     pub fn code(self) -> &'static str {
         match self {
             Self::MessageId => "message_id",
+            Self::DedupKey => "dedup_key",
             Self::Fingerprint => "fingerprint",
         }
     }
 
     /// The kind of that name.
     pub fn from_code(code: &str) -> Option<Self> {
-        [Self::MessageId, Self::Fingerprint].into_iter().find(|kind| kind.code() == code)
+        [Self::MessageId, Self::DedupKey, Self::Fingerprint].into_iter().find(|kind| kind.code() == code)
+    }
+
+    /// Equal keys are one message by somebody's word, and have one run id; equal fingerprints are counted.
+    pub fn is_an_id(self) -> bool {
+        match self {
+            Self::MessageId | Self::DedupKey => true,
+            Self::Fingerprint => false,
+        }
     }
 }
 

@@ -66,6 +66,7 @@ pub(super) fn delivery(envelope: &Envelope, key: &DeliveryKey, again: bool) -> N
         conn_id: envelope.conn_id.clone(),
         queue: envelope.queue.clone(),
         key: key.clone(),
+        message_id: envelope.properties.message_id.clone(),
         content: content_digest(envelope),
         redelivered: envelope.redelivered,
         again,

@@ -23,8 +23,7 @@ impl Away {
     fn new(version: BrokerVersion, dialect: Dialect) -> Self {
         let (broker, stub) = (Broker::shared(version), StubAirflow::with_dag(dialect, DAG));
         broker.declare("dead", QueueKind::Classic, json!({}));
-        let limit =
-            json!({"x-delivery-limit": 3, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"});
+        let limit = json!({"x-delivery-limit": 3, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"});
         broker.declare(QUEUE, QueueKind::Quorum, limit);
         broker.trace(QUEUE);
         let folder = tempfile::tempdir().unwrap();

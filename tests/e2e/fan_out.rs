@@ -121,7 +121,8 @@ fn kills_of_the_watcher(version: BrokerVersion, pair: &Pair) {
         match pair.told {
             Told::ByIds => assert_one_run_each(&stub, dag, &pair.queue, count),
             Told::ByBodies => {
-                let more: Vec<_> = times(&stub, dag, count, &what).into_iter().filter(|(_, times)| *times > 1).collect();
+                let more: Vec<_> =
+                    times(&stub, dag, count, &what).into_iter().filter(|(_, times)| *times > 1).collect();
                 assert!(more.is_empty(), "{what}: {dag} ran {more:?}");
             }
             Told::Equal => {
@@ -247,7 +248,10 @@ fn doubles_are_explained(stub: &StubAirflow, dag: &str, count: usize, killed_at:
     assert!(unexplained.is_empty(), "{what}: {dag} ran twice without a kill that explains it: {unexplained:?}");
 }
 
-#[expect(clippy::print_stderr, reason = "the count of doubles is what somebody who reads the log of the test wants to know")]
+#[expect(
+    clippy::print_stderr,
+    reason = "the count of doubles is what somebody who reads the log of the test wants to know"
+)]
 fn say(line: &str) {
     eprintln!("{line}");
 }

@@ -192,7 +192,7 @@ pub fn bind(open: &[Row], seen: Seen, arrival: &Arrival<'_>) -> Binding {
         if let Some(row) = unsettled_of_older_epoch(open, seen, arrival) {
             return resume(row);
         }
-        if arrival.key_kind == KeyKind::MessageId
+        if arrival.key_kind.is_an_id()
             && let Some(binding) = open.iter().filter(|row| row.epoch < arrival.epoch).find_map(settled_again)
         {
             return binding;
@@ -251,7 +251,7 @@ pub enum Owner {
 pub fn number_after_clash(highest: u32, key_kind: KeyKind, now_ms: i64) -> u32 {
     let next = highest.saturating_add(1);
     match key_kind {
-        KeyKind::MessageId => next,
+        KeyKind::MessageId | KeyKind::DedupKey => next,
         KeyKind::Fingerprint => next.max(u32::try_from(now_ms / 1_000).unwrap_or(next)),
     }
 }
@@ -288,7 +288,7 @@ pub fn owner(clash: Clash) -> Owner {
     match clash.conf {
         ConfOrigin::Different => Owner::Other,
         ConfOrigin::Same => match clash.key_kind {
-            KeyKind::MessageId => Owner::Ours,
+            KeyKind::MessageId | KeyKind::DedupKey => Owner::Ours,
             KeyKind::Fingerprint => by_history(clash),
         },
         ConfOrigin::Silent => by_history(clash),
@@ -299,7 +299,7 @@ pub fn owner(clash: Clash) -> Owner {
 /// own all the same; a fingerprint may have twins, so it takes the next number: a double rather than a loss.
 fn by_history(clash: Clash) -> Owner {
     let is_known = match clash.key_kind {
-        KeyKind::MessageId => clash.sent_before || clash.redelivered,
+        KeyKind::MessageId | KeyKind::DedupKey => clash.sent_before || clash.redelivered,
         KeyKind::Fingerprint => clash.sent_before,
     };
     if is_known { Owner::Ours } else { Owner::Other }

@@ -2,7 +2,6 @@
 
 use super::Delivery;
 use crate::domain::ids::SubscriptionId;
-use crate::domain::key::KeyKind;
 use crate::domain::ledger::Outcome;
 use crate::domain::payload::message_head;
 use crate::domain::settlement::SUBSCRIPTION_REMOVED;
@@ -78,9 +77,9 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
     /// Messages without an id may have equal ones: what comes of theirs is in the file before the broker lets them go.
     async fn note_verb(&self, rows: Vec<(RowId, Outcome, String)>, now_ms: i64) {
         let store = &self.desk.context.store;
-        match self.hand.key.kind() {
-            KeyKind::MessageId => store.send_verb(rows, now_ms).await,
-            KeyKind::Fingerprint => store.send_verb_noted(rows, now_ms).await,
+        match self.hand.key.kind().is_an_id() {
+            true => store.send_verb(rows, now_ms).await,
+            false => store.send_verb_noted(rows, now_ms).await,
         }
     }
 

@@ -32,6 +32,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
             let has_place = |id| places.iter().any(|(of, _)| *of == id);
             let candidate = |(row, route): (&_, &Rc<Route>)| Candidate {
                 target: format!("dag:{}", route.subscription.dag_id),
+                key: None,
                 row: *row,
                 send: has_place(route.subscription.id),
             };
