@@ -23,3 +23,4 @@ mod sharing;
 mod silent;
 mod strange;
 mod tls;
+mod verbs;
