@@ -7,8 +7,9 @@ use crate::domain::conf;
 use crate::domain::content::{Content, content};
 use crate::domain::envelope::Envelope;
 use crate::domain::ids::{RunId, SubscriptionId};
+use crate::domain::key::{DeliveryKey, KeyKind};
 use crate::domain::outcome::TriggerAnswer;
-use crate::domain::payload::{Body, immediate_conf};
+use crate::domain::payload::{Body, DEDUP_KEY, immediate_conf};
 
 /// The conf of an immediate run; a body that is too large for it is written to its file first, where that is asked for.
 ///
@@ -18,9 +19,9 @@ pub(super) async fn conf<R>(
     context: &Context<R>,
     envelope: &Envelope,
     subscription: SubscriptionId,
-    run: &RunId,
+    (run, key): (&RunId, &DeliveryKey),
 ) -> Result<Map<String, Value>, TriggerAnswer> {
-    let made = match content(envelope, context.body_limits()) {
+    let mut made = match content(envelope, context.body_limits()) {
         Content::Inline(unpacked) => immediate_conf(envelope, subscription, Body::Inline(&unpacked)),
         Content::Refused(reason) => return Err(TriggerAnswer::Refused(reason.to_string())),
         Content::File => match context.keep_body(run, envelope.body.clone()).await {
@@ -31,6 +32,9 @@ pub(super) async fn conf<R>(
             }
         },
     };
+    if key.kind() == KeyKind::DedupKey {
+        made.insert(DEDUP_KEY.to_owned(), Value::String(key.text().to_owned()));
+    }
     conf::validate(&made).map_err(|problem| TriggerAnswer::Refused(problem.to_string()))?;
     Ok(made)
 }

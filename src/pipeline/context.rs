@@ -11,8 +11,10 @@ use tokio::sync::Semaphore;
 
 use super::attached::Attached;
 use super::dags::DagBook;
+use super::history::VerdictLog;
 use crate::domain::content::{BodyFile, BodyLimits};
 use crate::domain::ids::{ConsumerTag, DagId, RunId, SubscriptionId};
+use crate::domain::retention::Retention;
 use crate::domain::target::TargetHistory;
 use crate::store::Store;
 use crate::store::bodies::Bodies;
@@ -100,6 +102,8 @@ pub struct Context<R> {
     random: RefCell<fastrand::Rng>,
     body_limits: BodyLimits,
     bodies: Option<Bodies>,
+    pub(super) retention: Retention,
+    pub(super) verdicts: VerdictLog,
     on_arrow: OnArrow,
 }
 
@@ -119,6 +123,8 @@ impl<R> Context<R> {
             random: RefCell::new(fastrand::Rng::new()),
             body_limits: BodyLimits::default(),
             bodies: None,
+            retention: Retention::default(),
+            verdicts: VerdictLog::default(),
             on_arrow,
         }
     }
@@ -128,6 +134,13 @@ impl<R> Context<R> {
     pub fn with_bodies(mut self, limits: BodyLimits, bodies: Bodies) -> Self {
         self.body_limits = limits;
         self.bodies = Some(bodies);
+        self
+    }
+
+    /// With bounds of the ledger other than the default's.
+    #[must_use]
+    pub fn with_retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
         self
     }
 

@@ -57,9 +57,11 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         permit: Option<OwnedSemaphorePermit>,
         is_alone: bool,
     ) -> Self {
-        let (kind, redelivered) = (hand.key.kind(), hand.envelope.redelivered);
+        let (kind, redelivered) = (ledgered.key.kind(), hand.envelope.redelivered);
         let (attempt, done) = match ledgered.binding {
-            Binding::New { .. } | Binding::Start { .. } => (Attempt::fresh(kind, redelivered), None),
+            Binding::New { .. } | Binding::Start { .. } | Binding::Replay { .. } => {
+                (Attempt::fresh(kind, redelivered), None)
+            }
             Binding::LookUp { .. } => (Attempt::resumed(kind, redelivered), None),
             Binding::SettleAgain { outcome, .. } => (Attempt::fresh(kind, redelivered), Some((outcome, String::new()))),
         };

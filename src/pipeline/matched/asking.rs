@@ -8,13 +8,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::Matched;
 use crate::domain::attempt::{Hold, Input, Trouble, conf_origin};
 use crate::domain::gate::{Deliver, Dropped, Judgement, deliver, judge};
-use crate::domain::key::KeyKind;
 use crate::domain::ledger::ConfOrigin;
 use crate::domain::options::OnMissing;
 use crate::domain::outcome::{RunLookup, TriggerAnswer};
 use crate::pipeline::body;
 use crate::pipeline::context::Arrow;
 use crate::pipeline::dags::ask_in_place;
+use crate::pipeline::history::{answer_text, lookup_text};
 use crate::pipeline::hold::Woken;
 use crate::ports::{Dags, Runs, Settler};
 
@@ -60,7 +60,7 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
     pub(super) async fn trigger(&mut self) -> Result<TriggerAnswer, Woken> {
         let desk = Rc::clone(&self.desk);
         let (envelope, run) = (&Rc::clone(&self.hand).envelope, self.ledgered.run_id.clone());
-        let answer = match body::conf(&desk.context, envelope, self.subscription.id, &run).await {
+        let answer = match body::conf(&desk.context, envelope, self.subscription.id, (&run, &self.ledgered.key)).await {
             Err(instead) => instead,
             Ok(conf) => {
                 let _permit = self.permit_once_recorded().await?;
@@ -69,6 +69,9 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
             }
         };
         desk.context.at(Arrow::Answered);
+        if let Some(text) = answer_text(&answer) {
+            self.note_attempt(text).await;
+        }
         if let TriggerAnswer::TargetFault(_) = &answer {
             desk.context.dags.doubt(&self.subscription.dag_id);
         }
@@ -88,11 +91,20 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
     pub(super) async fn look_up(&mut self) -> Result<Input, Woken> {
         let _permit = self.permit().await?;
         let lookup = self.desk.context.runs.look_up(&self.subscription.dag_id, &self.ledgered.run_id).await;
+        self.note_attempt(lookup_text(&lookup)).await;
         let origin = match &lookup {
-            RunLookup::Found(run) => conf_origin(&run.conf, &self.hand.envelope),
+            RunLookup::Found(run) => conf_origin(&run.conf, &self.hand.envelope, &self.ledgered.key),
             RunLookup::Absent | RunLookup::Unknown(_) => ConfOrigin::Silent,
         };
         Ok(Input::LookedUp(lookup, origin))
+    }
+
+    /// For people who ask why.
+    async fn note_attempt(&self, text: String) {
+        if let Some(row) = self.ledgered.row {
+            let (store, run_id) = (&self.desk.context.store, self.ledgered.run_id.clone());
+            store.attempt_failed(row, run_id, text, self.now_ms()).await;
+        }
     }
 
     /// A place among the requests under way. Waiting for one ends with the delivery.
@@ -116,7 +128,7 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
             }
             match self.ledgered.mark_sent(&self.desk.context.store, self.now_ms()).await {
                 Ok(()) => self.recorded_sent = true,
-                Err(_) if self.hand.key.kind() == KeyKind::MessageId => return Ok(permit),
+                Err(_) if self.ledgered.key.kind().is_an_id() => return Ok(permit),
                 Err(error) => {
                     drop(permit);
                     tries += 1;

@@ -40,6 +40,8 @@ pub struct NewDelivery {
     pub redelivered: bool,
     /// It was bound before in this epoch, and its rows were released since.
     pub again: bool,
+    /// It was refused from this queue so often, and put back.
+    pub refused_times: Option<u32>,
     /// The epoch it arrived in.
     pub epoch: Epoch,
 }
@@ -55,6 +57,13 @@ pub struct Candidate {
     pub row: routing::Row,
     /// Its request follows at once if nothing was asked for yet: its row is then `sent`, else `received`.
     pub send: bool,
+}
+
+impl Candidate {
+    /// Its subscription and the key of its row, where that is not the delivery's own.
+    pub fn own_key(&self) -> Option<(SubscriptionId, DeliveryKey)> {
+        self.key.clone().map(|key| (self.row.subscription, key))
+    }
 }
 
 /// What a delivery is bound to.
@@ -209,8 +218,9 @@ impl Store {
     /// Notes that the broker has read the verbs of these rows.
     pub async fn settled(&self, rows: Vec<RowId>, now_ms: i64) {
         self.tell("to record settlements", move |connection| {
-            let sql = "UPDATE ledger SET state = 'settled', settled_at_ms = ?2, \
-                       updated_at_ms = max(?2, updated_at_ms + 1) WHERE id = ?1";
+            // A row that was taken up again since, as of a replay, is not settled by what came before.
+            let sql = "UPDATE ledger SET state = 'settled', settled_at_ms = ?2, updated_at_ms = max(?2, updated_at_ms + 1) \
+                       WHERE id = ?1 AND state IN ('ack_sent', 'reject_sent')";
             let mut statement = connection.prepare_cached(sql)?;
             rows.iter().try_for_each(|row| statement.execute(params![row.0, now_ms]).map(drop))
         })
