@@ -99,6 +99,11 @@ impl<S: Settler> Held<S> {
         self.tag
     }
 
+    /// How long it may stay with us.
+    pub(super) fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
     /// Whether its channel lives.
     pub(super) fn can_be_settled(&self) -> bool {
         !*self.channel.ended.borrow()

@@ -191,8 +191,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
 
     /// How long it may stay with us.
     fn time_left(&self) -> Duration {
-        let left = self.hand.seat.with(|held| held.deadline.saturating_duration_since(Instant::now()));
-        left.unwrap_or_default()
+        self.hand.seat.with(|held| held.time_left()).unwrap_or_default()
     }
 
     /// Parked behind the share of blocked subscriptions, to the ack deadline or until one of them takes runs again.

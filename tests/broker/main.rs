@@ -24,3 +24,4 @@ mod sharing;
 mod silent;
 mod strange;
 mod tls;
+mod verbs;

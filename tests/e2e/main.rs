@@ -7,7 +7,10 @@ mod support;
 
 mod airflow_faults;
 mod broker_faults;
+mod down;
+mod fan_out;
 mod folder;
+mod foreign;
 mod kills;
 mod log_sinks;
 mod patience;

@@ -7,7 +7,7 @@ use rmq_watcher::domain::options::OnUnreadable;
 use rmq_watcher::domain::routing::{Row, Standing, Verdict};
 use rmq_watcher::store::Store;
 use rmq_watcher::store::ledger::{BoundMatch, Candidate, NewDelivery};
-use rmq_watcher::store::open::open_inline;
+use rmq_watcher::store::open::{open, open_inline};
 use rusqlite::Connection;
 
 struct Ledger {
@@ -222,5 +222,27 @@ fn times_of_a_row_never_go_back() {
         let bound = ledger.bind(KeyKind::MessageId, ledger.epoch().await, false).await;
         ledger.store.mark_sent(bound.row, 10).await.unwrap();
         assert_eq!(ledger.column("updated_at_ms"), ["1001"], "a clock that jumped back");
+    });
+}
+
+#[test]
+fn a_noted_verb_is_in_the_file_before_it_is_sent() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _closed, _) = open(dir.path(), 0).unwrap();
+        let ledger = Ledger { store, dir };
+        let epoch = ledger.epoch().await;
+        let bound = ledger.bind(KeyKind::Fingerprint, epoch, false).await;
+        // Somebody else writes: a record that is only handed over would not be there yet.
+        let other = Connection::open(ledger.dir.path().join("state.db")).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let rows = vec![(bound.row, Outcome::Started, String::new())];
+        let noted = ledger.store.send_verb_noted(rows, 3_000);
+        tokio::pin!(noted);
+        let early = std::future::poll_fn(|context| std::task::Poll::Ready(noted.as_mut().poll(context).is_ready()));
+        assert!(!early.await);
+        other.execute_batch("ROLLBACK").unwrap();
+        noted.await;
+        assert_eq!(ledger.column("state"), ["ack_sent"]);
     });
 }

@@ -40,7 +40,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         };
         let now_ms = self.now_ms();
         let held = self.hand.seat.take().filter(Held::can_be_settled).ok_or(Woken::Lost)?;
-        self.desk.context.store.send_verb(vec![(row, Outcome::Dlq, String::new())], now_ms).await;
+        self.note_verb(vec![(row, Outcome::Dlq, String::new())], now_ms).await;
         held.settle(Verb::DeadLetter, vec![(row, self.read_as())]).await;
         self.desk.context.at(Arrow::VerbSent);
         Ok(())
@@ -71,7 +71,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         let rows: Vec<(RowId, Outcome, String)> = self.matches.iter().filter_map(decided).collect();
         let ids: Vec<RowId> = rows.iter().map(|(row, _, _)| *row).chain(self.beside).collect();
         if !rows.is_empty() {
-            store.send_verb(rows, now_ms).await;
+            self.note_verb(rows, now_ms).await;
         }
         if verb == Verb::Ack && self.hand.spending.kept.get() {
             store.forget_kept(ids.clone()).await;
@@ -84,6 +84,15 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
     /// What the broker's word for its verb says of its rows.
     pub(super) fn read_as(&self) -> Read {
         if self.hand.copy.is_some() { Read::SettledByCopy } else { Read::Settled }
+    }
+
+    /// Messages without an id may have equal ones: what comes of theirs is in the file before the broker lets them go.
+    async fn note_verb(&self, rows: Vec<(RowId, Outcome, String)>, now_ms: i64) {
+        let store = &self.desk.context.store;
+        match self.hand.key.kind().is_an_id() {
+            true => store.send_verb(rows, now_ms).await,
+            false => store.send_verb_noted(rows, now_ms).await,
+        }
     }
 
     /// Marks every row as given back, and lets it go.

@@ -5,7 +5,7 @@ mod copies;
 mod rows;
 
 use bytes::Bytes;
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 use self::bind::bind;
 pub use self::copies::Read;
@@ -16,6 +16,7 @@ use crate::domain::ids::{ConnId, Epoch, QueueName, RunId, SubscriptionId};
 use crate::domain::key::DeliveryKey;
 use crate::domain::ledger::{Binding, Outcome, RELEASED, State, state_code};
 use crate::domain::routing::{self, NoMatch};
+use crate::telemetry::events;
 
 /// A row of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -204,16 +205,15 @@ impl Store {
     /// Notes the outcomes of a delivery's rows, and that its verb is about to be sent. Not waited for: the intent covers a crash. A
     /// reason that is known already stays.
     pub async fn send_verb(&self, rows: Vec<(RowId, Outcome, String)>, now_ms: i64) {
-        self.tell("to record a settlement", move |connection| {
-            let sql = "UPDATE ledger SET state = ?2, outcome = ?3, reason = coalesce(nullif(?4, ''), reason), \
-                       decided_at_ms = coalesce(decided_at_ms, ?5), updated_at_ms = max(?5, updated_at_ms + 1) WHERE id = ?1";
-            let mut statement = connection.prepare_cached(sql)?;
-            rows.iter().try_for_each(|(row, outcome, reason)| {
-                let state = state_code(State::VerbSent, Some(*outcome));
-                statement.execute(params![row.0, state, outcome.code(), reason, now_ms]).map(drop)
-            })
-        })
-        .await;
+        self.tell(VERB_SENT, move |connection| note_verb(connection, &rows, now_ms)).await;
+    }
+
+    /// As [`Store::send_verb`], in the file when this returns, where the file takes it. For messages without an id: an equal one that
+    /// comes again must not be taken for one that is acknowledged and gone.
+    pub async fn send_verb_noted(&self, rows: Vec<(RowId, Outcome, String)>, now_ms: i64) {
+        if let Err(error) = self.call(VERB_SENT, move |connection| note_verb(connection, &rows, now_ms)).await {
+            tracing::warn!(event = events::STORE_WRITE_FAILED, %error, "the state file refused {VERB_SENT}: {error}");
+        }
     }
 
     /// Notes that the broker has read the verbs of deliveries of these rows.
@@ -276,4 +276,17 @@ impl Store {
         })
         .await;
     }
+}
+
+/// What the file is asked for with [`note_verb`].
+const VERB_SENT: &str = "to record a settlement";
+
+fn note_verb(connection: &Connection, rows: &[(RowId, Outcome, String)], now_ms: i64) -> rusqlite::Result<()> {
+    let sql = "UPDATE ledger SET state = ?2, outcome = ?3, reason = coalesce(nullif(?4, ''), reason), \
+               decided_at_ms = coalesce(decided_at_ms, ?5), updated_at_ms = max(?5, updated_at_ms + 1) WHERE id = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    rows.iter().try_for_each(|(row, outcome, reason)| {
+        let state = state_code(State::VerbSent, Some(*outcome));
+        statement.execute(params![row.0, state, outcome.code(), reason, now_ms]).map(drop)
+    })
 }
