@@ -1,39 +1,37 @@
 //! The way of one delivery: judge → record intent → start every match → settle → record.
 
+mod ending;
+mod intent;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::channel::Held;
 use super::context::{Arrow, Context};
-use super::flights::{Boarding, Flights, Seat};
+use super::flights::{Flights, Seat};
 use super::hold::{Woken, pause, wait};
-use super::ledgered::{self, Ledgered};
-use super::matched::{InHand, Matched};
+use super::in_hand::InHand;
+use super::matched::Matched;
 use super::member::Members;
 use super::parking::Parking;
 use super::sight::Sight;
 use super::signals::Order;
 use crate::domain::envelope::Envelope;
-use crate::domain::ids::SubscriptionId;
-use crate::domain::ledger::{Binding, Outcome};
-use crate::domain::miss_series::Seen;
 use crate::domain::park::Why;
-use crate::domain::payload::message_head;
-use crate::domain::routing::{NoMatch, ReturnedFor, Verdict};
-use crate::domain::settlement::{Match, SUBSCRIPTION_REMOVED, Settlement, settle};
+use crate::domain::routing::{NoMatch, ReturnedFor};
+use crate::domain::settlement::{Match, Settlement, settle};
 use crate::domain::shutdown::Phase;
 use crate::domain::table::Table;
 use crate::domain::window::{Place, excess, place};
 use crate::ports::{Dags, Runs, Settler, Verb};
 use crate::store::StoreError;
-use crate::store::ledger::{Candidate, RowId};
+use crate::store::ledger::RowId;
 
 /// What the deliveries of one consumer share.
 pub(super) struct Desk<R, S> {
@@ -166,74 +164,6 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         Parking { why: Why::NoMatch(reason), bytes: self.bytes(), pause, stays, rows }
     }
 
-    /// Writes the rows before anything is asked of a target. `None`: the delivery ended.
-    async fn record_intent(&mut self) -> Option<()> {
-        let verdicts = self.table.judge(&self.hand.envelope, self.desk.context.body_limits());
-        let mut places: Vec<(SubscriptionId, OwnedSemaphorePermit)> = Vec::new();
-        for row in verdicts.rows.iter().filter(|row| row.verdict == Some(Verdict::Match)) {
-            let place = Arc::clone(&self.desk.context.requests).try_acquire_owned();
-            places.extend(place.ok().map(|place| (row.subscription, place)));
-        }
-        let mut tries = 0;
-        let bound = loop {
-            let has_place = |id| places.iter().any(|(of, _)| *of == id);
-            let candidate = |(row, route): (&_, &Rc<crate::domain::table::Route>)| Candidate {
-                target: format!("dag:{}", route.subscription.dag_id),
-                row: *row,
-                send: has_place(route.subscription.id),
-            };
-            let candidates = verdicts.rows.iter().zip(self.table.routes()).map(candidate).collect();
-            let (store, what) = (&self.desk.context.store, (&self.hand.envelope, &self.hand.key));
-            match ledgered::bind(store, what, candidates, self.again.get(), self.now_ms()).await {
-                Ok(bound) => break bound,
-                Err(error) => {
-                    // Others may need the places meanwhile.
-                    places.clear();
-                    tries += 1;
-                    self.store_refused(&error, tries).await.ok()?;
-                }
-            }
-        };
-        self.no_match = bound.no_match;
-        if !self.again.get() {
-            let (matched, dropped) = (!bound.matches.is_empty(), bound.no_match == Some(NoMatch::Drop));
-            let error = verdicts.error.as_deref();
-            self.desk.sight.note(&self.hand.envelope.queue, Seen { matched, dropped, error });
-        }
-        self.error = verdicts.error;
-        let is_alone = bound.matches.len() == 1;
-        self.noted.replace(bound.matches.iter().filter_map(|one| one.row).collect());
-        let of = |ledgered: Ledgered| {
-            let route = self.table.get(ledgered.subscription)?;
-            let at = places.iter().position(|(of, _)| *of == ledgered.subscription);
-            let place = at.map(|at| places.swap_remove(at).1);
-            Some(Matched::new((&self.desk, &self.hand), &route.subscription, ledgered, place, is_alone))
-        };
-        self.matches = bound.matches.into_iter().filter_map(of).collect();
-        for one in &self.matches {
-            if let Binding::New { id_collision: true, .. } = one.ledgered.binding {
-                one.member.report.id_collision(&one.ledgered.run_id, self.now_ms());
-            }
-        }
-        Some(())
-    }
-
-    /// Takes the rows over. `None`: another task drives these very rows.
-    async fn hand_in(&mut self) -> Option<Judging> {
-        let rows = self.noted.borrow().clone();
-        match self.desk.flights.board(&self.hand.seat, &rows) {
-            Boarding::Seated => Some(Judging::Done),
-            Boarding::Joined => None,
-            Boarding::Taken(other) => {
-                let landed = async {
-                    other.landed().await;
-                };
-                super::hold::unless_ended(&self.hand.seat, &mut self.phase, landed).await.ok()?;
-                Some(Judging::Anew)
-            }
-        }
-    }
-
     fn states(&self) -> Vec<Match> {
         self.matches.iter().map(Matched::state).collect()
     }
@@ -300,108 +230,6 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 return ended.and(Err(Woken::Crowded));
             }
             kept.get_or_insert_with(|| desk.sight.keep());
-        }
-    }
-
-    /// Dead-letters a message that no filter could read. It is kept first, for want of a dead-letter exchange.
-    async fn dead_letter_unread(&mut self) -> Result<(), Woken> {
-        let reason = self.error.clone().unwrap_or_default();
-        let (envelope, key) = (&self.hand.envelope, &self.hand.key);
-        let (delivery, message) = (
-            ledgered::delivery(envelope, key, self.again.get()),
-            (message_head(envelope).to_string(), envelope.body.clone()),
-        );
-        let mut tries = 0;
-        let row = loop {
-            let (delivery, message, now_ms) = (delivery.clone(), message.clone(), self.now_ms());
-            match self.desk.context.store.keep_unread(delivery, reason.clone(), message, now_ms).await {
-                Ok(row) => break row,
-                Err(error) => {
-                    tries += 1;
-                    self.store_refused(&error, tries).await?;
-                }
-            }
-        };
-        let now_ms = self.now_ms();
-        self.desk.members.all().iter().for_each(|member| member.report.unreadable(&reason, now_ms));
-        let held = self.hand.seat.take().filter(Held::can_be_settled).ok_or(Woken::Lost)?;
-        self.desk.context.store.send_verb(vec![(row, Outcome::Dlq, String::new())], now_ms).await;
-        held.settle(Verb::DeadLetter, vec![row]).await;
-        self.desk.context.at(Arrow::VerbSent);
-        Ok(())
-    }
-
-    /// Records the outcomes, then tells the broker.
-    async fn finish(&mut self, verb: Verb, gone: &[SubscriptionId]) -> Result<(), Woken> {
-        for one in self.matches.iter_mut().filter(|one| gone.contains(&one.subscription.id)) {
-            one.drop_with(SUBSCRIPTION_REMOVED);
-            one.member.report.removed(&one.ledgered.run_id, one.desk.context.now_ms());
-        }
-        self.desk.context.at(Arrow::Decided);
-        // A redelivery from here on has a flight of its own, and finds the outcomes in the rows or the runs by their ids.
-        self.desk.flights.land(&self.aboard.seat);
-        let (store, now_ms) = (&self.desk.context.store, self.now_ms());
-        let Some(held) = self.hand.seat.take().filter(Held::can_be_settled) else {
-            for one in self.matches.iter().filter(|one| !one.is_known) {
-                if let (Some(row), Some((outcome, reason))) = (one.ledgered.row, one.outcome()) {
-                    store.decide(row, *outcome, reason.clone(), now_ms).await;
-                }
-            }
-            return Err(Woken::Lost);
-        };
-        let decided = |one: &Matched<R, S>| {
-            let (outcome, reason) = one.outcome()?;
-            Some((one.ledgered.row?, *outcome, reason.clone()))
-        };
-        let rows: Vec<(RowId, Outcome, String)> = self.matches.iter().filter_map(decided).collect();
-        let ids = rows.iter().map(|(row, _, _)| *row).collect();
-        if !rows.is_empty() {
-            store.send_verb(rows, now_ms).await;
-        }
-        held.settle(verb, ids).await;
-        self.desk.context.at(Arrow::VerbSent);
-        Ok(())
-    }
-
-    /// Marks every row as given back, and lets it go.
-    async fn release_rows(&mut self) -> Result<(), Woken> {
-        let mut tries = 0;
-        loop {
-            let rows = self.noted.borrow().clone();
-            let released = match rows.is_empty() {
-                true => Ok(()),
-                false => self.desk.context.store.release(rows, self.now_ms()).await,
-            };
-            match released {
-                Ok(()) => {
-                    self.desk.flights.land(&self.aboard.seat);
-                    self.matches.clear();
-                    return Ok(());
-                }
-                Err(error) => {
-                    tries += 1;
-                    self.store_refused(&error, tries).await?;
-                }
-            }
-        }
-    }
-
-    /// The delivery has been held as long as it may: it goes back to the broker and comes again.
-    async fn give_back(&mut self) {
-        let rows = self.noted.borrow().clone();
-        if !rows.is_empty()
-            && let Err(error) = self.desk.context.store.release(rows, self.now_ms()).await
-        {
-            // Given back without that record it would get new rows: it stays held to the end of its channel.
-            for one in self.desk.members.all() {
-                drop(one.report.store_refused(&self.desk.context, &error).await);
-            }
-            return;
-        }
-        self.desk.flights.land(&self.aboard.seat);
-        if let Some(held) = self.hand.seat.take() {
-            let tried = self.matches.iter().any(|one| one.tried);
-            held.settle(if tried { Verb::GiveBackTried } else { Verb::GiveBackUntried }, Vec::new()).await;
         }
     }
 

@@ -18,6 +18,7 @@ mod dags;
 mod delivery;
 mod flights;
 mod hold;
+mod in_hand;
 mod ledgered;
 mod matched;
 mod member;

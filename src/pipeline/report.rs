@@ -1,5 +1,8 @@
 //! What people see of a subscription: its status row and its log lines. Both change on change only.
 
+mod lines;
+mod row;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -11,11 +14,10 @@ use super::signals::Order;
 use crate::domain::attempt::{Hold, Trouble};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::domain::gate::Closed;
-use crate::domain::ids::{ConsumerTag, RunId};
+use crate::domain::ids::ConsumerTag;
 use crate::domain::ledger::Outcome;
 use crate::domain::line_budget::LineBudget;
-use crate::domain::settlement::SUBSCRIPTION_REMOVED;
-use crate::domain::status::{Attachment, ConnectionStatus, SubscriptionStatus, subscription_status};
+use crate::domain::status::{Attachment, ConnectionStatus};
 use crate::domain::subscription::Subscription;
 use crate::store::StoreError;
 use crate::telemetry::events;
@@ -137,19 +139,6 @@ impl Report {
         }
     }
 
-    /// A message that no filter could read was dead-lettered.
-    pub(super) fn unreadable(&self, reason: &str, now_ms: i64) {
-        if !self.admits(now_ms) {
-            return;
-        }
-        let Subscription { dag_id, queue, .. } = &*self.subscription;
-        tracing::warn!(
-            event = events::MESSAGE_REFUSED,
-            "RMQ Watcher: the filter of DAG '{dag_id}' cannot read a message: {reason}; it was kept whole in the state file and \
-             dead-lettered from queue '{queue}' (on_unreadable)"
-        );
-    }
-
     /// Consuming was stopped on purpose; the channel stands.
     pub(super) async fn paused<R>(&self, context: &Context<R>) {
         self.tag.take();
@@ -265,124 +254,6 @@ impl Report {
         recovers
     }
 
-    /// Whether a line about a single message may be written now; what is left out is counted.
-    fn admits(&self, now_ms: i64) -> bool {
-        let mut lines = self.lines.get();
-        let admitted = lines.admit(now_ms);
-        self.lines.set(lines);
-        admitted
-    }
-
-    pub(super) fn started(&self, run: &RunId, now_ms: i64) {
-        let mut starts = self.starts.get();
-        if starts.admit(now_ms) {
-            let Subscription { dag_id, queue, .. } = &*self.subscription;
-            tracing::info!(
-                event = events::RUN_STARTED,
-                "RMQ Watcher: started DAG '{dag_id}' run {run} from queue '{queue}'"
-            );
-        }
-        self.starts.set(starts);
-    }
-
-    pub(super) fn duplicate(&self, run: &RunId, now_ms: i64) {
-        if !self.admits(now_ms) {
-            return;
-        }
-        let Subscription { dag_id, .. } = &*self.subscription;
-        tracing::info!(
-            event = events::RUN_DUPLICATE,
-            "RMQ Watcher: DAG '{dag_id}' run {run} was started for this message already; acknowledged as a duplicate"
-        );
-    }
-
-    pub(super) fn dropped(&self, run: &RunId, reason: &str, now_ms: i64) {
-        if !self.admits(now_ms) {
-            return;
-        }
-        let Subscription { dag_id, queue, .. } = &*self.subscription;
-        tracing::warn!(
-            event = events::MESSAGE_DROPPED,
-            reason,
-            "RMQ Watcher: DAG '{dag_id}' is {reason}: the message of run {run} was acknowledged and dropped from queue '{queue}'"
-        );
-    }
-
-    /// The subscription went before the run was asked for, and another one got the message.
-    pub(super) fn removed(&self, run: &RunId, now_ms: i64) {
-        if !self.admits(now_ms) {
-            return;
-        }
-        let Subscription { dag_id, queue, .. } = &*self.subscription;
-        tracing::warn!(
-            event = events::MESSAGE_DROPPED,
-            reason = SUBSCRIPTION_REMOVED,
-            "RMQ Watcher: the subscription of DAG '{dag_id}' to queue '{queue}' went before run {run} was asked for; another \
-             subscription has started on the message"
-        );
-    }
-
-    pub(super) fn refused(&self, run: &RunId, reason: &str, now_ms: i64) {
-        if !self.admits(now_ms) {
-            return;
-        }
-        let Subscription { dag_id, queue, .. } = &*self.subscription;
-        tracing::warn!(
-            event = events::MESSAGE_REFUSED,
-            "RMQ Watcher: DAG '{dag_id}' cannot take the message of run {run}: {reason}; it was kept whole in the \
-             state file and dead-lettered from queue '{queue}'"
-        );
-    }
-
-    pub(super) fn id_collision(&self, run: &RunId, now_ms: i64) {
-        if !self.admits(now_ms) {
-            return;
-        }
-        let Subscription { dag_id, queue, .. } = &*self.subscription;
-        tracing::warn!(
-            event = events::ID_COLLISION,
-            "RMQ Watcher: id_collision: two messages of queue '{queue}' with different contents share the message id of run \
-             {run} of DAG '{dag_id}'; they are one run, because the producer says they are one message"
-        );
-    }
-
-    pub(super) fn panicked(&self) {
-        let Subscription { dag_id, queue, .. } = &*self.subscription;
-        tracing::error!(
-            event = events::DELIVERY_PANICKED,
-            "RMQ Watcher: a message of queue '{queue}' for DAG '{dag_id}' met a defect of this program and was given back"
-        );
-    }
-
-    /// Says how many lines were left out, once the second they belong to is over.
-    pub(super) fn say_left_out(&self, now_ms: i64) {
-        let mut starts = self.starts.get();
-        let left_out = starts.take_left_out(now_ms);
-        self.starts.set(starts);
-        if left_out > 0 {
-            let Subscription { dag_id, queue, .. } = &*self.subscription;
-            tracing::info!(
-                event = events::RUNS_STARTED,
-                "RMQ Watcher: started {left_out} more runs of DAG '{dag_id}' from queue '{queue}'"
-            );
-        }
-        let mut lines = self.lines.get();
-        let left_out = lines.take_left_out(now_ms);
-        self.lines.set(lines);
-        if left_out > 0 {
-            let Subscription { dag_id, queue, .. } = &*self.subscription;
-            tracing::warn!(
-                event = events::LINES_LEFT_OUT,
-                "RMQ Watcher: left out {left_out} more lines about messages of queue '{queue}' for DAG '{dag_id}'"
-            );
-        }
-    }
-
-    /// Whether lines were left out that nobody has been told of.
-    pub(super) fn leaves_out(&self) -> bool {
-        self.starts.get().leaves_out() || self.lines.get().leaves_out()
-    }
-
     /// Whether this was not said lately. Several texts may take turns, so the last few are remembered.
     fn is_news(&self, text: &str) -> bool {
         let mut said = self.said.borrow_mut();
@@ -394,29 +265,6 @@ impl Report {
             }
         }
         news
-    }
-
-    /// While the gate is closed, that is what the row says, whatever else happens to single deliveries.
-    async fn write<R>(&self, context: &Context<R>, attachment: Attachment, error: Option<String>) {
-        self.attachment.set(attachment);
-        if !self.orders.borrow().table.takes_part(self.subscription.id) {
-            return;
-        }
-        let waits = matches!(attachment, Attachment::WaitingForDag | Attachment::PausedDag | Attachment::Unanswered);
-        let closed = self.closed.borrow().as_ref().filter(|_| waits).and_then(|(_, sentence)| sentence.clone());
-        self.error.replace(error.clone());
-        let error = closed.or(error);
-        let (status, error) = match (subscription_status(attachment, self.trouble.get()), self.unmatched.get()) {
-            (SubscriptionStatus::Listening, Some(unmatched)) => {
-                let text = format!(
-                    "blocked_by_unmatched ({unmatched}): no more messages that no filter accepts can be parked"
-                );
-                (SubscriptionStatus::Error, Some(text))
-            }
-            (status, _) => (status, error),
-        };
-        let (id, tag, now_ms) = (self.subscription.id, self.tag.borrow().clone(), context.now_ms());
-        context.store.set_subscription_status(id, status, error, tag, now_ms).await;
     }
 }
 

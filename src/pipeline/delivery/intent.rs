@@ -1,0 +1,89 @@
+//! Before anything is asked of a target: a delivery is judged, and its rows are written and taken over.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{Delivery, Judging};
+use crate::domain::ids::SubscriptionId;
+use crate::domain::ledger::Binding;
+use crate::domain::miss_series::Seen;
+use crate::domain::routing::{NoMatch, Verdict};
+use crate::domain::table::Route;
+use crate::pipeline::flights::Boarding;
+use crate::pipeline::hold::unless_ended;
+use crate::pipeline::ledgered::{self, Ledgered};
+use crate::pipeline::matched::Matched;
+use crate::ports::{Dags, Runs, Settler};
+use crate::store::ledger::Candidate;
+
+impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
+    /// Writes the rows before anything is asked of a target. `None`: the delivery ended.
+    pub(super) async fn record_intent(&mut self) -> Option<()> {
+        let verdicts = self.table.judge(&self.hand.envelope, self.desk.context.body_limits());
+        let mut places: Vec<(SubscriptionId, OwnedSemaphorePermit)> = Vec::new();
+        for row in verdicts.rows.iter().filter(|row| row.verdict == Some(Verdict::Match)) {
+            let place = Arc::clone(&self.desk.context.requests).try_acquire_owned();
+            places.extend(place.ok().map(|place| (row.subscription, place)));
+        }
+        let mut tries = 0;
+        let bound = loop {
+            let has_place = |id| places.iter().any(|(of, _)| *of == id);
+            let candidate = |(row, route): (&_, &Rc<Route>)| Candidate {
+                target: format!("dag:{}", route.subscription.dag_id),
+                row: *row,
+                send: has_place(route.subscription.id),
+            };
+            let candidates = verdicts.rows.iter().zip(self.table.routes()).map(candidate).collect();
+            let (store, what) = (&self.desk.context.store, (&self.hand.envelope, &self.hand.key));
+            match ledgered::bind(store, what, candidates, self.again.get(), self.now_ms()).await {
+                Ok(bound) => break bound,
+                Err(error) => {
+                    // Others may need the places meanwhile.
+                    places.clear();
+                    tries += 1;
+                    self.store_refused(&error, tries).await.ok()?;
+                }
+            }
+        };
+        self.no_match = bound.no_match;
+        if !self.again.get() {
+            let (matched, dropped) = (!bound.matches.is_empty(), bound.no_match == Some(NoMatch::Drop));
+            let error = verdicts.error.as_deref();
+            self.desk.sight.note(&self.hand.envelope.queue, Seen { matched, dropped, error });
+        }
+        self.error = verdicts.error;
+        let is_alone = bound.matches.len() == 1;
+        self.noted.replace(bound.matches.iter().filter_map(|one| one.row).collect());
+        let of = |ledgered: Ledgered| {
+            let route = self.table.get(ledgered.subscription)?;
+            let at = places.iter().position(|(of, _)| *of == ledgered.subscription);
+            let place = at.map(|at| places.swap_remove(at).1);
+            Some(Matched::new((&self.desk, &self.hand), &route.subscription, ledgered, place, is_alone))
+        };
+        self.matches = bound.matches.into_iter().filter_map(of).collect();
+        for one in &self.matches {
+            if let Binding::New { id_collision: true, .. } = one.ledgered.binding {
+                one.member.report.id_collision(&one.ledgered.run_id, self.now_ms());
+            }
+        }
+        Some(())
+    }
+
+    /// Takes the rows over. `None`: another task drives these very rows.
+    pub(super) async fn hand_in(&mut self) -> Option<Judging> {
+        let rows = self.noted.borrow().clone();
+        match self.desk.flights.board(&self.hand.seat, &rows) {
+            Boarding::Seated => Some(Judging::Done),
+            Boarding::Joined => None,
+            Boarding::Taken(other) => {
+                let landed = async {
+                    other.landed().await;
+                };
+                unless_ended(&self.hand.seat, &mut self.phase, landed).await.ok()?;
+                Some(Judging::Anew)
+            }
+        }
+    }
+}
