@@ -124,10 +124,12 @@ where
 {
     async fn run(&mut self) {
         while self.wait_until_open().await {
+            let prefetch = self.desk.prefetch();
+            self.prefetch = prefetch;
             let attached = tokio::select! {
                 biased;
                 () = self.signals.left() => break,
-                attached = attach(&self.desk, &*self.broker, &self.place) => attached,
+                attached = attach(&self.desk, &*self.broker, &self.place, prefetch) => attached,
             };
             let ended = match attached {
                 Ok((consumer, channel, tag)) => self.consume(consumer, channel, tag).await,
@@ -208,6 +210,7 @@ async fn attach<R: Runs + Dags, B: Broker>(
     desk: &Desk<R, SettlerOf<B>>,
     broker: &B,
     place: &Place,
+    prefetch: u16,
 ) -> Result<(B::Consumer, Rc<Channel<SettlerOf<B>>>, ConsumerTag), BrokerFault> {
     let Desk { context, members, .. } = desk;
     for member in members.all() {
@@ -223,7 +226,6 @@ async fn attach<R: Runs + Dags, B: Broker>(
         BrokerFault { kind: BrokerFaultKind::Closed, text }
     })?;
     let tag = new_tag(desk);
-    let prefetch = desk.prefetch();
     let order = AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch };
     let consumer = match broker.attach(order).await {
         Ok(consumer) => consumer,
