@@ -80,7 +80,7 @@ fn main() {
             let order = cli::scan::Order { folder: dir, config, explain, json };
             tool(async move |out: &mut dyn Write| cli::scan::run(&order, out))
         }
-        Verb::Filter(args) => tool(async move |out: &mut dyn Write| cli::filter::run(&args, out)),
+        Verb::Filter(args) => tool(async move |out: &mut dyn Write| cli::filter::run(args, out).await),
     };
     exit::leave(code)
 }

@@ -114,6 +114,10 @@ impl Management {
 
     /// One question; `None`: there is no such thing.
     async fn get(&self, path: &str) -> Result<Option<Value>, NotLooked> {
+        // Every client and server takes these for a way up.
+        if path.split(['/', '?']).any(|part| part == "." || part == "..") {
+            return Err(NotLooked::Failed("a name of dots alone cannot stand in an address".to_owned()));
+        }
         let asked = self.reader.get(&format!("{}/api/{path}", self.base), MAX_ANSWER, TIMEOUT).await;
         self.read(asked).map_err(NotLooked::Failed)
     }
@@ -124,13 +128,14 @@ impl Management {
         let reason = json.as_ref().map(reason).unwrap_or_default();
         match (read.status, json) {
             (200, Some(answer)) => Ok(Some(answer)),
-            (404, Some(_)) => Ok(None),
+            // Others answer in JSON too, and otherwise.
+            (404, Some(answer)) if answer.get("error").and(answer.get("reason")).is_some() => Ok(None),
             (401 | 403, _) => Err(format!(
                 "user {:?} is refused{reason}; give it the tag `management` and a permission in the vhost",
                 self.login
             )),
             (200, None) => Err("what answers is not the management API: no JSON came".to_owned()),
-            (404, None) => Err("what answers is not the management API: it knows no such page".to_owned()),
+            (404, _) => Err("what answers is not the management API: it knows no such page".to_owned()),
             (300..=399, _) => Err("what answers is not the management API: it sends us elsewhere".to_owned()),
             (status, _) => Err(format!("it answers with status {status}{reason}")),
         }

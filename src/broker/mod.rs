@@ -20,6 +20,7 @@ mod convert;
 mod fault;
 mod link;
 mod management;
+mod peek;
 mod pool;
 mod probe;
 mod publish;
@@ -33,6 +34,7 @@ mod wire;
 
 pub use consumer::LapinConsumer;
 pub use management::look;
+pub use peek::peek;
 pub use pool::{OpenLink, Pool};
 pub use probe::{ProbeFinding, ProbeResult, ProbeSubject, probe};
 pub use settle::LapinSettler;

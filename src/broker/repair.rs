@@ -281,6 +281,12 @@ impl<'a> Copier<'a> {
                 self.short_string()?;
                 self.short_string()
             }
+            // basic.get-ok: delivery tag, redelivered, exchange, routing key
+            (60, 71) => {
+                self.bytes(9)?;
+                self.short_string()?;
+                self.short_string()
+            }
             // basic.return: reply code, reply text, exchange, routing key
             (60, 50) => {
                 self.bytes(2)?;

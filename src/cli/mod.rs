@@ -5,7 +5,6 @@ pub mod filter;
 pub mod status;
 pub mod subscriptions;
 
-mod message_file;
 pub mod scan;
 mod show;
 mod state;

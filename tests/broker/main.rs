@@ -16,6 +16,7 @@ mod stage;
 
 mod attach;
 mod faults;
+mod management;
 mod outage;
 mod pausing;
 mod peers;

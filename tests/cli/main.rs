@@ -12,6 +12,7 @@ mod check_works;
 mod growth;
 mod kept;
 mod launched;
+mod peek;
 mod planted;
 mod proc;
 mod run_faults;

@@ -10,6 +10,7 @@ mod broker_faults;
 mod folder;
 mod kills;
 mod log_sinks;
+mod patience;
 mod payload;
 mod shared;
 mod spine;

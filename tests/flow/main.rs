@@ -6,6 +6,7 @@
 mod book;
 mod budget;
 mod control;
+mod facts;
 mod fake_airflow;
 mod fake_broker;
 mod fanout;
