@@ -7,6 +7,7 @@ mod support;
 
 mod airflow_faults;
 mod broker_faults;
+mod budget;
 mod folder;
 mod kills;
 mod log_sinks;
