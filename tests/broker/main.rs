@@ -8,6 +8,7 @@
 mod support;
 
 mod client;
+mod copies;
 mod corpus;
 mod footprint;
 mod harness;

@@ -7,6 +7,7 @@ mod support;
 
 mod airflow_faults;
 mod broker_faults;
+mod budget;
 mod down;
 mod fan_out;
 mod folder;
