@@ -255,6 +255,10 @@ pub fn conf_origin(conf: &Value, envelope: &Envelope, key: &DeliveryKey) -> Conf
     let message_id = envelope.properties.message_id.as_deref().map(without_nul);
     let other_key = match key.kind() {
         KeyKind::DedupKey => text(DEDUP_KEY) != Some(key.text()),
+        // A run of another message, which had the text of our id in its place.
+        KeyKind::MessageId | KeyKind::Fingerprint if text(DEDUP_KEY).is_some() => {
+            text("message_id") != message_id.as_deref()
+        }
         KeyKind::MessageId | KeyKind::Fingerprint => {
             text("message_id").is_some_and(|id| Some(id) != message_id.as_deref())
         }
