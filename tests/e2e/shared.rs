@@ -33,26 +33,32 @@ fn two_wait(version: BrokerVersion, kind: QueueKind) {
     let folder = tempfile::tempdir().unwrap();
     let setup = Setup::in_folder(folder.path()).stub(&stub).connection("rmq_default", &broker.url());
     wants(&setup, "goes", "three", "goes", "");
-    for dag in ["waits_1", "waits_2"] {
-        stub.set_dag(dag, StubDag { paused: true, ..StubDag::default() });
-        wants(&setup, dag, "three", dag, ", on_paused=\"hold\"");
-    }
+    // One is paused, and Airflow does not have the other.
+    stub.set_dag("paused", StubDag { paused: true, ..StubDag::default() });
+    wants(&setup, "paused", "three", "paused", ", on_paused=\"hold\"");
+    wants(&setup, "missing", "three", "missing", "");
     let of = |kind: &str, n: usize| {
         Message::to_queue("three", format!("{n}")).id(&format!("{kind}-{n}")).header("kind", kind)
     };
-    let waiting: Vec<Message> = (0..50).flat_map(|n| [of("waits_1", n), of("waits_2", n)]).collect();
-    broker.publish(&waiting);
-    broker.publish(&[of("goes", 0)]);
+    let all = |n| ["paused", "missing", "goes"].map(|kind| of(kind, n));
+    broker.publish(&(0..50).flat_map(all).collect::<Vec<_>>());
     let mut watcher = setup.start();
     watcher.announce("gate.closed");
-    stub.wait_runs("goes", 1, SOON);
-    broker.wait_counts("three", 0, 100);
-    for dag in ["waits_1", "waits_2"] {
+    stub.wait_runs("goes", 50, SOON);
+    broker.publish(&(50..60).flat_map(all).collect::<Vec<_>>());
+    stub.wait_runs("goes", 60, SOON);
+    broker.wait_counts("three", 0, 120);
+    for dag in ["paused", "missing"] {
         stub.set_dag(dag, StubDag::default());
     }
-    stub.wait_runs("waits_1", 50, LATER);
-    stub.wait_runs("waits_2", 50, LATER);
+    for dag in ["paused", "missing"] {
+        stub.wait_runs(dag, 60, LATER);
+    }
     broker.wait_counts("three", 0, 0);
     assert!(watcher.stop(SOON).success());
-    assert_eq!(stub.runs("goes").len(), 1, "{version:?} {kind:?}");
+    for dag in ["goes", "paused", "missing"] {
+        let runs: std::collections::BTreeSet<_> = stub.runs(dag).into_iter().map(|run| run.run_id).collect();
+        let wanted = (0..60).map(|n| format!("rmq__three__{dag}-{n}")).collect();
+        assert_eq!((stub.count_runs(dag), runs), (60, wanted), "{version:?} {kind:?}");
+    }
 }
