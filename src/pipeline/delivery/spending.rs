@@ -1,7 +1,5 @@
 //! A delivery near the end of its budget: copied, held, dead-lettered, or kept before its next return ends it.
 
-use std::time::Duration;
-
 use tokio::time::{Instant, sleep_until};
 
 use super::{Delivery, Judging};
@@ -12,7 +10,6 @@ use crate::domain::ledger::Outcome;
 use crate::domain::options::OnBudget;
 use crate::domain::payload::message_head;
 use crate::domain::routing::ReturnedFor;
-use crate::domain::settlement::Progress;
 use crate::pipeline::budget::{Call, call, is_last, left_of, returns};
 use crate::pipeline::channel::Held;
 use crate::pipeline::context::Arrow;
@@ -20,9 +17,6 @@ use crate::pipeline::hold::{Woken, pause, unless_ended};
 use crate::pipeline::ledgered;
 use crate::ports::{Dags, Outgoing, Published, Runs, Settler, Verb};
 use crate::store::ledger::{Read, RowId};
-
-/// How soon a delivery is looked at again that cannot be dead-lettered yet.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// The reason of what was dead-lettered for its budget.
 const SPENT: &str = "delivery budget spent";
@@ -33,11 +27,6 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         match act {
             Act::Copy => self.copy(self.seen_before()).await,
             Act::DeadLetter => {
-                // A run that may be there is no reason to lose the message.
-                if self.matches.iter().any(|one| one.state().progress == Progress::InDoubt) {
-                    self.hand.spending.next.set(Some(Instant::now() + LOOK_AGAIN));
-                    return Ok(false);
-                }
                 let reason = self.spent();
                 for one in self.matches.iter_mut().filter(|one| !one.is_done()) {
                     one.refuse(&reason).await?;
