@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::attached::Attached;
 use super::budget::Refusals;
 use super::dags::DagBook;
@@ -16,7 +18,6 @@ use crate::domain::ids::{ConsumerTag, RunId, SubscriptionId};
 use crate::domain::retention::Retention;
 use crate::store::Store;
 use crate::store::bodies::Bodies;
-use bytes::Bytes;
 
 /// The wall clock in UTC milliseconds. Handed in, so that tests can hold it still.
 pub type Clock = Rc<dyn Fn() -> i64>;

@@ -74,7 +74,7 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         is_alone: bool,
     ) -> Self {
         let Envelope { conn_id, queue, .. } = &hand.envelope;
-        let key = format!("{conn_id}/{queue}/{}", hand.key.text()).into();
+        let key = format!("{conn_id}/{queue}/{}", ledgered.key.text()).into();
         let (slot, permit) = ahead.map(|ahead| (ahead.slot, ahead.place)).unzip();
         let (kind, redelivered) = (ledgered.key.kind(), hand.envelope.redelivered);
         let (attempt, done) = match ledgered.binding {
