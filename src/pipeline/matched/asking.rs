@@ -55,8 +55,6 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         }
     }
 
-    /// Records that the message is dropped. Without that record it is held (`Some`), and judged anew at every try: it may come to be
-
     pub(super) async fn trigger(&mut self) -> Result<TriggerAnswer, Woken> {
         let desk = Rc::clone(&self.desk);
         let (envelope, run) = (&Rc::clone(&self.hand).envelope, self.ledgered.run_id.clone());
