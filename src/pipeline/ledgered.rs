@@ -5,8 +5,9 @@
 
 use crate::domain::envelope::Envelope;
 use crate::domain::ids::{RunId, SubscriptionId};
-use crate::domain::key::{DeliveryKey, KeyKind, content_digest};
+use crate::domain::key::{DeliveryKey, content_digest};
 use crate::domain::ledger::Binding;
+use crate::domain::replay::refused_before;
 use crate::domain::routing::{self, NoMatch, Routed, route};
 use crate::domain::run_id::run_id;
 use crate::store::ledger::{BoundMatch, Candidate, NewDelivery, RowId};
@@ -20,6 +21,8 @@ pub(super) struct Ledgered {
     pub(super) row: Option<RowId>,
     pub(super) binding: Binding,
     pub(super) run_id: RunId,
+    /// What the row, or the run id alone, tells the message by.
+    pub(super) key: DeliveryKey,
 }
 
 /// What a delivery is bound to.
@@ -42,17 +45,25 @@ pub(super) async fn bind(
         return Ok(Bound { matches: Vec::new(), no_match: Some(*no_match) });
     }
     let delivery = delivery(envelope, key, again);
+    let keys: Vec<(SubscriptionId, DeliveryKey)> = candidates.iter().filter_map(Candidate::own_key).collect();
+    let key_of = |id| keys.iter().find(|(of, _)| *of == id).map_or(key, |(_, own)| own).clone();
     match (store.bind(delivery, candidates, now_ms).await, routed) {
         (Ok(bound), _) => {
-            Ok(Bound { matches: bound.matches.into_iter().map(Ledgered::from).collect(), no_match: bound.no_match })
+            let recorded = |one: BoundMatch| Ledgered {
+                subscription: one.subscription,
+                row: Some(one.row),
+                key: key_of(one.subscription),
+                binding: one.binding,
+                run_id: one.run_id,
+            };
+            Ok(Bound { matches: bound.matches.into_iter().map(recorded).collect(), no_match: bound.no_match })
         }
-        (Err(error), Routed::Start(started)) if key.kind() == KeyKind::MessageId => {
+        (Err(error), Routed::Start(started)) if started.iter().all(|id| key_of(*id).kind().is_an_id()) => {
             tracing::debug!(%error, "going on without a row: the message has an id");
-            let unrecorded = |subscription| Ledgered {
-                subscription,
-                row: None,
-                binding: Binding::New { n: 1, id_collision: false },
-                run_id: run_id(&envelope.queue, key, 1),
+            let unrecorded = |subscription| {
+                let key = key_of(subscription);
+                let (binding, run_id) = (Binding::New { n: 1, id_collision: false }, run_id(&envelope.queue, &key, 1));
+                Ledgered { subscription, row: None, binding, run_id, key }
             };
             Ok(Bound { matches: started.into_iter().map(unrecorded).collect(), no_match: None })
         }
@@ -66,17 +77,12 @@ pub(super) fn delivery(envelope: &Envelope, key: &DeliveryKey, again: bool) -> N
         conn_id: envelope.conn_id.clone(),
         queue: envelope.queue.clone(),
         key: key.clone(),
+        message_id: envelope.properties.message_id.clone(),
         content: content_digest(envelope),
         redelivered: envelope.redelivered,
         again,
+        refused_times: refused_before(envelope).map(|refused| refused.times),
         epoch: envelope.epoch,
-    }
-}
-
-impl From<BoundMatch> for Ledgered {
-    fn from(bound: BoundMatch) -> Self {
-        let BoundMatch { subscription, row, binding, run_id } = bound;
-        Self { subscription, row: Some(row), binding, run_id }
     }
 }
 

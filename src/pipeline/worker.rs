@@ -5,7 +5,7 @@ mod ending;
 mod parked;
 mod session;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -26,9 +26,10 @@ use super::signals::{Order, Signals};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::domain::ids::{ConsumerTag, DeliveryTag, SubscriptionId};
 use crate::domain::plan::Place;
+use crate::domain::queue_facts::QueueFacts;
 use crate::domain::retry;
 use crate::domain::shutdown::Phase;
-use crate::domain::window::prefetch;
+use crate::domain::window::{Consuming, Member as Blockable, Stream, consuming};
 use crate::ports::{AttachOrder, Broker, Consumer, Dags, Runs};
 
 /// How long a stop waits for the broker's answer to one call.
@@ -57,13 +58,27 @@ pub async fn run<R: Runs + Dags + 'static, B: Broker + 'static>(
     let place = orders.borrow().place.clone();
     let signals = Signals::new(phase, orders.clone());
     let (leaving, left) = watch::channel(Phase::Running);
-    let (members, flights) = (Members::new(orders.clone()), Flights::new());
+    let (members, flights) = (Members::new(&context, orders.clone()), Flights::new());
     let sight = Sight::new(context.queues.page(&place));
     let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight });
-    let (tasks, held) = (JoinSet::new(), HashMap::new());
-    Worker { desk, broker, place, signals, leaving, tag: None, lot: None, unblocking: None, tasks, held, failures: 0 }
-        .run()
-        .await;
+    let (tasks, held, unblocking, members) = (JoinSet::new(), HashMap::new(), BTreeMap::new(), Vec::new());
+    Worker {
+        desk,
+        broker,
+        place,
+        signals,
+        leaving,
+        tag: None,
+        lot: None,
+        unblocking,
+        members,
+        prefetch: 0,
+        tasks,
+        held,
+        failures: 0,
+    }
+    .run()
+    .await;
 }
 
 struct Worker<R: Runs + Dags, B: Broker> {
@@ -79,8 +94,12 @@ struct Worker<R: Runs + Dags, B: Broker> {
     tasks: JoinSet<Left<SettlerOf<B>>>,
     /// What is parked on the channel that lives.
     lot: Option<Lot<SettlerOf<B>>>,
-    /// Those parked for blocked subscriptions up to this one go back as the window takes them: one takes runs again.
-    unblocking: Option<DeliveryTag>,
+    /// Subscriptions that take runs again: those parked for them up to this one go back as the window takes them.
+    unblocking: BTreeMap<SubscriptionId, DeliveryTag>,
+    /// Who takes part, and what blocks each, as of the last look.
+    members: Vec<Blockable>,
+    /// Of the consumer, while it consumes.
+    prefetch: u16,
     /// What a task must give back if it panics.
     held: HashMap<Id, (Held<SettlerOf<B>>, Noted)>,
     /// Failed attaches in a row.
@@ -90,7 +109,7 @@ struct Worker<R: Runs + Dags, B: Broker> {
 /// Why receiving ended.
 enum Ended {
     Leaving,
-    /// Every gate is closed, and nothing is held that would need the channel.
+    /// Nobody can run, and nothing is held that would need the channel.
     Idle,
     Lost(BrokerFault),
 }
@@ -107,7 +126,10 @@ where
                 attached = attach(&self.desk, &*self.broker, &self.place) => attached,
             };
             let ended = match attached {
-                Ok((consumer, channel, tag)) => self.consume(consumer, channel, tag).await,
+                Ok(Attached { consumer, channel, tag, prefetch }) => {
+                    self.prefetch = prefetch;
+                    self.consume(consumer, channel, tag).await
+                }
                 Err(fault) => Ended::Lost(fault),
             };
             self.tag = None;
@@ -135,7 +157,10 @@ where
             if self.signals.must_leave() {
                 return false;
             }
-            if self.tend().await {
+            self.tend().await;
+            // There is nothing to hand over yet, so what the queue is does not matter.
+            let stream = Stream { is_consuming: false, held: 0, window: self.desk.window() };
+            if consuming(&self.members, stream, &QueueFacts::default()) == Consuming::Consume {
                 return true;
             }
             tokio::select! {
@@ -147,10 +172,10 @@ where
         }
     }
 
-    /// Looks at every gate. Returns whether one is open.
-    async fn tend(&self) -> bool {
+    /// Looks at all that may block those who take part.
+    async fn tend(&mut self) {
         let Desk { context, members, .. } = &*self.desk;
-        members.tend(context, &self.signals.table(), self.tag.as_ref().map(HeldTag::tag)).await > 0
+        self.members = members.tend(context, &self.signals.table(), self.tag.as_ref().map(HeldTag::tag)).await;
     }
 
     /// Returns whether to go on.
@@ -172,11 +197,19 @@ where
     }
 }
 
+/// What an attach brings.
+struct Attached<B: Broker> {
+    consumer: B::Consumer,
+    channel: Rc<Channel<SettlerOf<B>>>,
+    tag: ConsumerTag,
+    prefetch: u16,
+}
+
 async fn attach<R: Runs + Dags, B: Broker>(
     desk: &Desk<R, SettlerOf<B>>,
     broker: &B,
     place: &Place,
-) -> Result<(B::Consumer, Rc<Channel<SettlerOf<B>>>, ConsumerTag), BrokerFault> {
+) -> Result<Attached<B>, BrokerFault> {
     let Desk { context, members, .. } = desk;
     for member in members.all() {
         member.report.connecting(context).await;
@@ -190,9 +223,8 @@ async fn attach<R: Runs + Dags, B: Broker>(
         let text = format!("nothing can be consumed while {error}");
         BrokerFault { kind: BrokerFaultKind::Closed, text }
     })?;
-    let tag = new_tag(desk);
-    let has_filter = desk.orders.borrow().table.has_filter();
-    let prefetch = prefetch(context.limits.prefetch, &desk.sight.facts(), has_filter);
+    // What was looked at counts.
+    let (tag, prefetch) = (new_tag(desk), desk.prefetch());
     let order = AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch };
     let consumer = match broker.attach(order).await {
         Ok(consumer) => consumer,
@@ -202,7 +234,7 @@ async fn attach<R: Runs + Dags, B: Broker>(
         }
     };
     let channel = Rc::new(Channel::new(epoch, consumer.settler()));
-    Ok((consumer, channel, tag))
+    Ok(Attached { consumer, channel, tag, prefetch })
 }
 
 /// A tag for one attach, with the number of the first subscription that is served.

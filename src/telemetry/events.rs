@@ -82,6 +82,8 @@ events! {
     CONSUMER_FAILED = "consumer.failed" @ Warn | Error;
     /// WARNING: deliveries are held because their target cannot be started. Once for each new reason.
     DELIVERY_HELD = "delivery.held" @ Warn;
+    /// INFO, every tenth in a row a WARNING: Airflow answered that it cannot start the DAG yet.
+    TARGET_NOT_READY = "target.not_ready" @ Info | Warn;
     /// INFO, or WARNING where a running DAG is gone: messages wait in RabbitMQ for their DAG. Once for each change.
     GATE_CLOSED = "gate.closed" @ Info | Warn;
     /// INFO: the DAG can take runs, and its messages are consumed.
@@ -192,6 +194,8 @@ events! {
     STORE_WRITE_FAILED = "store.write_failed" @ Warn;
     /// ERROR: the state file was broken; it was moved aside and a new one begun.
     STORE_MOVED_ASIDE = "store.moved_aside" @ Error;
+    /// WARNING: old rows cannot be removed from the state file.
+    STORE_NOT_PRUNED = "store.not_pruned" @ Warn;
     /// WARNING: old files of bodies cannot be removed.
     BODIES_NOT_PRUNED = "bodies.not_pruned" @ Warn;
     /// WARNING: there is no control socket; the watcher goes on without it.

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod book;
+mod breaking;
 mod control;
 mod facts;
 mod fake_airflow;
@@ -11,6 +12,7 @@ mod fake_broker;
 mod fanout;
 mod flowing;
 mod gate;
+mod history;
 mod holding;
 mod one_run;
 mod shown;

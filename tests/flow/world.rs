@@ -119,6 +119,12 @@ impl World {
         self.book.borrow().as_ref().unwrap().take_learnt()
     }
 
+    /// Has what filters said written down.
+    pub(crate) async fn flush_verdicts(&self) {
+        let context = self.context.borrow().clone().unwrap();
+        context.flush_verdicts().await;
+    }
+
     /// Starts a watcher on the state file as it is.
     pub(crate) fn start(&self) {
         self.start_with(limits());
@@ -178,7 +184,7 @@ impl World {
             }
         };
         let limit = Duration::from_secs(3600);
-        assert!(timeout(limit, waited).await.is_ok(), "not in an hour: {what}");
+        assert!(timeout(limit, waited).await.is_ok(), "not in an hour: {what}; {}", self.status());
     }
 
     pub(crate) async fn until_drained(&self) {
