@@ -124,15 +124,16 @@ where
 {
     async fn run(&mut self) {
         while self.wait_until_open().await {
-            let prefetch = self.desk.prefetch();
-            self.prefetch = prefetch;
             let attached = tokio::select! {
                 biased;
                 () = self.signals.left() => break,
-                attached = attach(&self.desk, &*self.broker, &self.place, prefetch) => attached,
+                attached = attach(&self.desk, &*self.broker, &self.place) => attached,
             };
             let ended = match attached {
-                Ok((consumer, channel, tag)) => self.consume(consumer, channel, tag).await,
+                Ok(Attached { consumer, channel, tag, prefetch }) => {
+                    self.prefetch = prefetch;
+                    self.consume(consumer, channel, tag).await
+                }
                 Err(fault) => Ended::Lost(fault),
             };
             self.tag = None;
@@ -206,12 +207,19 @@ where
     }
 }
 
+/// What an attach brings.
+struct Attached<B: Broker> {
+    consumer: B::Consumer,
+    channel: Rc<Channel<SettlerOf<B>>>,
+    tag: ConsumerTag,
+    prefetch: u16,
+}
+
 async fn attach<R: Runs + Dags, B: Broker>(
     desk: &Desk<R, SettlerOf<B>>,
     broker: &B,
     place: &Place,
-    prefetch: u16,
-) -> Result<(B::Consumer, Rc<Channel<SettlerOf<B>>>, ConsumerTag), BrokerFault> {
+) -> Result<Attached<B>, BrokerFault> {
     let Desk { context, members, .. } = desk;
     for member in members.all() {
         member.report.connecting(context).await;
@@ -225,7 +233,8 @@ async fn attach<R: Runs + Dags, B: Broker>(
         let text = format!("nothing can be consumed while {error}");
         BrokerFault { kind: BrokerFaultKind::Closed, text }
     })?;
-    let tag = new_tag(desk);
+    // What was looked at counts.
+    let (tag, prefetch) = (new_tag(desk), desk.prefetch());
     let order = AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch };
     let consumer = match broker.attach(order).await {
         Ok(consumer) => consumer,
@@ -235,7 +244,7 @@ async fn attach<R: Runs + Dags, B: Broker>(
         }
     };
     let channel = Rc::new(Channel::new(epoch, consumer.settler()));
-    Ok((consumer, channel, tag))
+    Ok(Attached { consumer, channel, tag, prefetch })
 }
 
 /// A tag for one attach, with the number of the first subscription that is served.

@@ -276,10 +276,11 @@ impl Broker for FakeBroker {
 
     async fn look_at(&self, _place: &Place, our_tags: &str) -> Look {
         assert!(our_tags.starts_with("rmq_watcher."), "{our_tags}");
-        let mut state = self.0.state.borrow_mut();
-        state.looks += 1;
-        let look = state.look.clone();
-        drop(state);
+        let look = {
+            let mut state = self.0.state.borrow_mut();
+            state.looks += 1;
+            state.look.clone()
+        };
         match look {
             Some(look) => look,
             None => std::future::pending().await,
