@@ -12,6 +12,7 @@ mod down;
 mod fan_out;
 mod folder;
 mod foreign;
+mod history;
 mod kills;
 mod log_sinks;
 mod patience;
