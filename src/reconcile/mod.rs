@@ -13,7 +13,9 @@ mod findings;
 mod pace;
 mod said;
 mod step;
+mod sync;
 mod wake;
+mod wishes;
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -35,9 +37,10 @@ use crate::ports::{Broker, Consumer, Dags, Declarations, Runs};
 use crate::telemetry::events;
 use consumers::Consumers;
 use counters::Counters;
-use cycle::{Believed, Steps};
+use cycle::Steps;
 use findings::Findings;
 use step::STEP_TIMEOUT;
+use sync::Believed;
 use wake::{Rest, Woken};
 
 pub use dags::record_learnt;
