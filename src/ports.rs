@@ -125,15 +125,15 @@ pub trait Consumer {
     /// Cancel safe: what was on its way comes out of [`Consumer::next`], or of the next call.
     async fn pause(&mut self) -> Vec<Envelope>;
 
-    /// Consumes again on the same channel, under a tag of its own, with the same window for what is new. Does nothing if it
-    /// is consuming. Bounded by the rpc timeout.
+    /// Consumes again on the same channel, under a tag of its own, with so many unsettled deliveries at most among what is new.
+    /// Does nothing if it is consuming. Bounded by the rpc timeout.
     ///
     /// # Errors
     /// The queue cannot be consumed any more; the channel is gone.
     ///
     /// # Cancel safety
     /// Dropping the future ends the channel: [`Consumer::next`] says so.
-    async fn resume(&mut self, tag: ConsumerTag) -> Result<(), BrokerFault>;
+    async fn resume(&mut self, tag: ConsumerTag, prefetch: u16) -> Result<(), BrokerFault>;
 
     /// Closes the channel; everything unsettled goes back at once. Bounded by 2 s.
     async fn close(self);

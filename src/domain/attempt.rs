@@ -85,6 +85,10 @@ pub enum Input {
     Begin,
     /// The answer to [`Command::Trigger`].
     Answer(TriggerAnswer),
+    /// In place of an answer: the message cannot be made into a run, whatever its target says of other messages.
+    Unfit(String),
+    /// In place of an answer: nothing can be asked for now, and the target has no part in that.
+    NotNow(String),
     /// The answer to [`Command::LookUp`], with what the found run's conf says of its origin.
     LookedUp(RunLookup, ConfOrigin),
 }
@@ -151,6 +155,8 @@ impl Attempt {
             Input::Begin if self.must_look_up => Command::LookUp,
             Input::Begin => Command::Trigger,
             Input::Answer(answer) => self.answered(answer, target, now_ms),
+            Input::Unfit(reason) => finish(Outcome::Dlq, reason),
+            Input::NotNow(reason) => self.hold(Trouble::Store, reason, None),
             Input::LookedUp(lookup, conf) => self.looked_up(lookup, conf),
         }
     }
@@ -249,6 +255,10 @@ pub fn conf_origin(conf: &Value, envelope: &Envelope, key: &DeliveryKey) -> Conf
     let message_id = envelope.properties.message_id.as_deref().map(without_nul);
     let other_key = match key.kind() {
         KeyKind::DedupKey => text(DEDUP_KEY) != Some(key.text()),
+        // A run of another message, which had the text of our id in its place.
+        KeyKind::MessageId | KeyKind::Fingerprint if text(DEDUP_KEY).is_some() => {
+            text("message_id") != message_id.as_deref()
+        }
         KeyKind::MessageId | KeyKind::Fingerprint => {
             text("message_id").is_some_and(|id| Some(id) != message_id.as_deref())
         }
@@ -279,6 +289,15 @@ mod tests {
 
     fn answer(attempt: &mut Attempt, answer: TriggerAnswer) -> Command {
         attempt.step(Input::Answer(answer), VIEW, 0)
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_made_into_a_run_ends_whatever_its_target_does() {
+        let failing = TargetView { is_failing: true, others_pass: false };
+        let mut attempt = Attempt::fresh(KeyKind::MessageId, false);
+        assert_eq!(attempt.step(Input::Begin, failing, 0), Command::Trigger);
+        let unfit = attempt.step(Input::Unfit("too large".into()), failing, 0);
+        assert_eq!(unfit, finish(Outcome::Dlq, "too large"));
     }
 
     #[test]

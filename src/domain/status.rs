@@ -13,6 +13,8 @@ pub enum SubscriptionStatus {
     WaitingForDag,
     /// Messages wait in RabbitMQ until the DAG is unpaused.
     PausedDag,
+    /// Airflow says that the target cannot take runs yet: messages are held, or wait in RabbitMQ.
+    PausedTarget,
     /// The target refuses message after message.
     Failing,
     /// No consumer, or nothing can be started: see the last error.
@@ -31,6 +33,7 @@ impl SubscriptionStatus {
             Self::Listening => "listening",
             Self::WaitingForDag => "waiting_for_dag",
             Self::PausedDag => "paused_dag",
+            Self::PausedTarget => "paused_target",
             Self::Failing => "failing",
             Self::Error => "error",
             Self::Invalid => "invalid",
@@ -68,9 +71,35 @@ pub fn subscription_status(attachment: Attachment, trouble: Option<Trouble>) -> 
         (Attachment::Stopped, _) => SubscriptionStatus::Disconnected,
         (Attachment::Listening, None) => SubscriptionStatus::Listening,
         (Attachment::Listening, Some(Trouble::Failing)) => SubscriptionStatus::Failing,
-        (Attachment::Listening, Some(Trouble::Unavailable | Trouble::Access | Trouble::Target | Trouble::Store)) => {
+        (Attachment::Listening, Some(Trouble::Target)) => SubscriptionStatus::PausedTarget,
+        (Attachment::Listening, Some(Trouble::Unavailable | Trouble::Access | Trouble::Store)) => {
             SubscriptionStatus::Error
         }
+    }
+}
+
+/// So many answers in a row that a target is not ready make its rows `error`: about twenty minutes.
+pub const NOT_READY_FOR_LONG: u32 = 25;
+
+/// Whether this answer that a target is not ready is a warning: every tenth is.
+pub fn warns(not_ready: u32) -> bool {
+    not_ready > 0 && not_ready.is_multiple_of(10)
+}
+
+/// A status, given how often in a row its target answered that it is not ready: for a while that is no trouble, as a DAG is
+/// not there before Airflow has read its file.
+pub fn after_warmup(status: SubscriptionStatus, not_ready: u32) -> SubscriptionStatus {
+    match status {
+        SubscriptionStatus::PausedTarget if not_ready >= NOT_READY_FOR_LONG => SubscriptionStatus::Error,
+        SubscriptionStatus::Connecting
+        | SubscriptionStatus::Listening
+        | SubscriptionStatus::WaitingForDag
+        | SubscriptionStatus::PausedDag
+        | SubscriptionStatus::PausedTarget
+        | SubscriptionStatus::Failing
+        | SubscriptionStatus::Error
+        | SubscriptionStatus::Invalid
+        | SubscriptionStatus::Disconnected => status,
     }
 }
 
@@ -99,6 +128,14 @@ impl ConnectionStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_is_not_ready_for_a_while_before_that_is_an_error() {
+        let paused = subscription_status(Attachment::Listening, Some(Trouble::Target));
+        assert_eq!((after_warmup(paused, 24), after_warmup(paused, 25)), (paused, SubscriptionStatus::Error));
+        assert_eq!(after_warmup(SubscriptionStatus::Listening, 99), SubscriptionStatus::Listening);
+        assert_eq!((1..=30).filter(|answers| warns(*answers)).collect::<Vec<_>>(), [10, 20, 30]);
+    }
 
     #[test]
     fn only_a_held_tag_without_trouble_is_green() {

@@ -1,21 +1,19 @@
 //! What all workers share.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Semaphore;
 
 use super::attached::Attached;
 use super::dags::DagBook;
 use super::history::VerdictLog;
+use super::places::Places;
+use super::targets::Targets;
 use crate::domain::content::{BodyFile, BodyLimits};
-use crate::domain::ids::{ConsumerTag, DagId, RunId, SubscriptionId};
+use crate::domain::ids::{ConsumerTag, RunId, SubscriptionId};
 use crate::domain::retention::Retention;
-use crate::domain::target::TargetHistory;
 use crate::store::Store;
 use crate::store::bodies::Bodies;
 
@@ -97,8 +95,9 @@ pub struct Context<R> {
     /// The consumers that are held now.
     pub attached: Attached,
     identity: Identity,
-    pub(super) requests: Arc<Semaphore>,
-    pub(super) targets: RefCell<HashMap<DagId, TargetHistory>>,
+    /// Requests to Airflow under way, taken in turns by subscription.
+    pub(super) requests: Places,
+    pub(super) targets: Targets,
     random: RefCell<fastrand::Rng>,
     body_limits: BodyLimits,
     bodies: Option<Bodies>,
@@ -110,6 +109,7 @@ pub struct Context<R> {
 impl<R> Context<R> {
     /// Puts it together.
     pub fn new(store: Store, runs: R, clock: Clock, limits: Limits, identity: Identity, on_arrow: OnArrow) -> Self {
+        let targets = Targets::new(Rc::clone(&clock));
         Self {
             store,
             runs,
@@ -118,8 +118,8 @@ impl<R> Context<R> {
             dags: Rc::default(),
             attached: Attached::default(),
             identity,
-            requests: Arc::new(Semaphore::new(limits.max_in_flight)),
-            targets: RefCell::default(),
+            requests: Places::new(limits.max_in_flight, Rc::default()),
+            targets,
             random: RefCell::new(fastrand::Rng::new()),
             body_limits: BodyLimits::default(),
             bodies: None,

@@ -28,7 +28,7 @@ use crate::domain::routing::{NoMatch, ReturnedFor};
 use crate::domain::settlement::{Match, Settlement, settle};
 use crate::domain::shutdown::Phase;
 use crate::domain::table::Table;
-use crate::domain::window::{Place, excess, place};
+use crate::domain::window::{Place, excess, place, prefetch, window};
 use crate::ports::{Dags, Runs, Settler, Verb};
 use crate::store::StoreError;
 use crate::store::ledger::RowId;
@@ -41,6 +41,26 @@ pub(super) struct Desk<R, S> {
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) orders: watch::Receiver<Order>,
     pub(super) sight: Sight,
+}
+
+impl<R, S> Desk<R, S> {
+    /// The window of the queue.
+    pub(super) fn window(&self) -> u16 {
+        let orders = self.orders.borrow();
+        let mut taking_part = orders.table.taking_part();
+        let only = taking_part.next().filter(|_| taking_part.next().is_none());
+        let runs = only.and_then(|route| route.subscription.options.max_concurrent_runs);
+        window(self.context.limits.prefetch, runs)
+    }
+
+    /// The prefetch that its consumer should have.
+    pub(super) fn prefetch(&self) -> u16 {
+        let has_filter = {
+            let orders = self.orders.borrow();
+            orders.table.taking_part().any(|route| route.subscription.options.filter_data.is_some())
+        };
+        prefetch(self.window(), &self.sight.facts(), has_filter)
+    }
 }
 
 /// The rows of a delivery, once there are any: for whoever has to clean up after a panic.
@@ -151,7 +171,8 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
     /// Parked behind the share of blocked subscriptions, to the ack deadline or until one of them takes runs again.
     fn crowded(&self) -> Parking {
         let rows = self.noted.borrow().clone();
-        Parking { why: Why::Blocked, bytes: self.bytes(), pause: self.time_left(), stays: true, rows }
+        let waits_for = self.matches.iter().filter(|one| !one.is_done()).map(|one| one.subscription.id).collect();
+        Parking { why: Why::Blocked, bytes: self.bytes(), pause: self.time_left(), stays: true, rows, waits_for }
     }
 
     /// Parked because it starts nothing.
@@ -159,8 +180,8 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         let Self { desk, hand, .. } = self;
         let ack_deadline = desk.context.limits.ack_deadline;
         let (pause, stays) = desk.sight.pause(&hand.envelope, &hand.key, ack_deadline);
-        let (pause, rows) = (pause.min(self.time_left()), Vec::new());
-        Parking { why: Why::NoMatch(reason), bytes: self.bytes(), pause, stays, rows }
+        let (pause, rows, waits_for) = (pause.min(self.time_left()), Vec::new(), Vec::new());
+        Parking { why: Why::NoMatch(reason), bytes: self.bytes(), pause, stays, rows, waits_for }
     }
 
     fn states(&self) -> Vec<Match> {
@@ -204,6 +225,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         let open = matches.iter_mut().filter(|one| !one.is_done());
         let mut under_way: FuturesUnordered<_> = open.map(Matched::run).collect();
         let (mut ended, mut kept, mut orders) = (Ok(()), None, desk.orders.clone());
+        let mut targets = desk.context.targets.changes();
         loop {
             tokio::select! {
                 biased;
@@ -213,15 +235,18 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 },
                 () = hand.changed.notified() => {}
                 Ok(()) = orders.changed() => {}
+                Ok(()) = targets.changed(), if kept.is_some() => {}
             }
             if under_way.is_empty() || hand.blocked() < under_way.len() {
                 kept = None;
                 continue;
             }
             // Half a window of one is nothing, and nobody would be there to try the target again.
-            let window = desk.context.limits.prefetch.max(2);
+            let window = desk.window().max(2);
             let (members, facts) = (desk.orders.borrow().table.taking_part().count(), desk.sight.facts());
             let is_crowded = match kept {
+                // There is nobody to make room for, and the consumer goes.
+                _ if !desk.members.can_any_run(&desk.orders.borrow().table) => false,
                 Some(_) => excess(window, members, desk.sight.kept(), &facts) > 0,
                 None => place(window, members, desk.sight.kept(), &facts) == Place::Park,
             };

@@ -5,24 +5,32 @@ mod holding;
 
 use std::rc::Rc;
 
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
 use super::delivery::Desk;
 use super::hold::Woken;
 use super::in_hand::InHand;
 use super::ledgered::Ledgered;
 use super::member::Member;
+use super::places::Place;
 use super::signals::Order;
+use super::targets::{Probe, Target};
 use crate::domain::attempt::{Attempt, Command, Input};
 use crate::domain::dag_state::DagView;
+use crate::domain::envelope::Envelope;
 use crate::domain::ledger::{Binding, Outcome};
 use crate::domain::payload::message_head;
 use crate::domain::settlement::{Match, Progress};
 use crate::domain::shutdown::Phase;
 use crate::domain::subscription::Subscription;
-use crate::domain::target::TargetHistory;
 use crate::ports::{Dags, Runs, Settler};
 use crate::store::StoreError;
+
+/// What was taken ahead of the row, so that this is written as sent at once.
+pub(super) struct Ahead {
+    pub(super) slot: Place,
+    pub(super) place: Place,
+}
 
 /// One match. `subscription` holds the options that the delivery was received under, which count to its end.
 pub(super) struct Matched<R, S> {
@@ -38,8 +46,15 @@ pub(super) struct Matched<R, S> {
     pub(super) is_known: bool,
     /// It has no neighbours: its outcome is written down with its verb.
     is_alone: bool,
+    target: Rc<Target>,
+    /// What tells this message from the others of its target.
+    key: Rc<str>,
+    /// One of the runs that its subscription may have under way, to the outcome.
+    slot: Option<Place>,
     /// A place among the requests under way, taken before the row was written as sent.
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<Place>,
+    /// Its target takes no runs, and it is the one that may ask.
+    probe: Option<Probe>,
     /// The row says that the run may have been asked for.
     recorded_sent: bool,
     /// Something was asked of the target.
@@ -54,9 +69,12 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         (desk, hand): (&Rc<Desk<R, S>>, &Rc<InHand<S>>),
         subscription: &Rc<Subscription>,
         ledgered: Ledgered,
-        permit: Option<OwnedSemaphorePermit>,
+        ahead: Option<Ahead>,
         is_alone: bool,
     ) -> Self {
+        let Envelope { conn_id, queue, .. } = &hand.envelope;
+        let key = format!("{conn_id}/{queue}/{}", ledgered.key.text()).into();
+        let (slot, permit) = ahead.map(|ahead| (ahead.slot, ahead.place)).unzip();
         let (kind, redelivered) = (ledgered.key.kind(), hand.envelope.redelivered);
         let (attempt, done) = match ledgered.binding {
             Binding::New { .. } | Binding::Start { .. } | Binding::Replay { .. } => {
@@ -73,7 +91,11 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
             ledgered,
             attempt,
             is_known: done.is_some(),
+            target: desk.context.targets.get(&subscription.dag_id),
+            key,
+            slot: slot.filter(|_| done.is_none()),
             permit: permit.filter(|_| done.is_none()),
+            probe: None,
             recorded_sent: false,
             done,
             is_alone,
@@ -126,8 +148,11 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
             Err(Woken::Removed) => None,
             Err(woken) => return Err(woken),
         };
-        self.permit = None;
-        let Some((outcome, reason)) = found else { return Ok(()) };
+        (self.permit, self.probe) = (None, None);
+        let Some((outcome, reason)) = found else {
+            self.slot = None;
+            return Ok(());
+        };
         self.say_finished(outcome, &reason).await;
         if outcome == Outcome::Dlq {
             self.keep_refused(&reason).await?;
@@ -135,17 +160,19 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
             self.desk.context.store.decide(row, outcome, reason.clone(), self.now_ms()).await;
         }
         self.done = Some((outcome, reason));
+        self.slot = None;
         Ok(())
     }
 
     async fn start(&mut self) -> Result<Option<(Outcome, String)>, Woken> {
         let (mut input, mut unrecorded) = (Input::Begin, 0);
+        self.take_slot().await?;
         loop {
-            let view = self.history(|history, key| history.view(key));
+            let view = self.target.view(&self.key);
             input = match self.attempt.step(input, view, self.now_ms()) {
                 Command::Trigger if !self.is_wanted() => return Ok(None),
                 Command::Trigger => match self.clear_to_start().await? {
-                    None => Input::Answer(self.trigger().await?),
+                    None => self.trigger().await?,
                     Some(dropped) => {
                         unrecorded += 1;
                         match self.record_drop(dropped.code(), unrecorded).await? {
@@ -162,6 +189,8 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         }
     }
 
+    /// Records that the message is dropped. Without that record it is held (`Some`), and judged anew at every try: it may come to be
+    /// started after all.
     async fn record_drop(&mut self, reason: &str, tries: u32) -> Result<Option<Input>, Woken> {
         let recorded = match self.ledgered.row {
             Some(row) => self.desk.context.store.drop_it(row, reason.to_owned(), self.now_ms()).await,
@@ -187,11 +216,6 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         }
     }
 
-    fn history<T>(&self, look: impl FnOnce(&mut TargetHistory, &str) -> T) -> T {
-        let mut targets = self.desk.context.targets.borrow_mut();
-        look(targets.entry(self.subscription.dag_id.clone()).or_default(), self.hand.key.text())
-    }
-
     async fn say_finished(&self, outcome: Outcome, reason: &str) {
         let (report, run_id) = (&self.member.report, &self.ledgered.run_id);
         match outcome {
@@ -201,7 +225,7 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
             Outcome::Dlq => report.refused(run_id, reason, self.now_ms()),
         }
         if report.passed(&self.desk.context, outcome).await {
-            self.desk.members.recovered.notify_one();
+            self.desk.members.recovers(self.subscription.id);
         }
     }
 

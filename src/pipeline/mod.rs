@@ -24,9 +24,11 @@ mod ledgered;
 mod matched;
 mod member;
 mod parking;
+mod places;
 mod report;
 mod sight;
 mod signals;
+mod targets;
 mod worker;
 
 pub use attached::Attached;

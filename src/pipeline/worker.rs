@@ -5,7 +5,7 @@ mod ending;
 mod parked;
 mod session;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -25,8 +25,10 @@ use super::signals::{Order, Signals};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::domain::ids::{ConsumerTag, DeliveryTag, SubscriptionId};
 use crate::domain::plan::Place;
+use crate::domain::queue_facts::QueueFacts;
 use crate::domain::retry;
 use crate::domain::shutdown::Phase;
+use crate::domain::window::{Consuming, Member as Blockable, Stream, consuming};
 use crate::ports::{AttachOrder, Broker, Consumer, Dags, Runs};
 
 /// How long a stop waits for the broker's answer to one call.
@@ -55,12 +57,26 @@ pub async fn run<R: Runs + Dags + 'static, B: Broker + 'static>(
     let place = orders.borrow().place.clone();
     let signals = Signals::new(phase, orders.clone());
     let (leaving, left) = watch::channel(Phase::Running);
-    let (members, flights) = (Members::new(orders.clone()), Flights::new());
+    let (members, flights) = (Members::new(&context, orders.clone()), Flights::new());
     let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight: Sight::default() });
-    let (tasks, held) = (JoinSet::new(), HashMap::new());
-    Worker { desk, broker, place, signals, leaving, tag: None, lot: None, unblocking: None, tasks, held, failures: 0 }
-        .run()
-        .await;
+    let (tasks, held, unblocking, members) = (JoinSet::new(), HashMap::new(), BTreeMap::new(), Vec::new());
+    Worker {
+        desk,
+        broker,
+        place,
+        signals,
+        leaving,
+        tag: None,
+        lot: None,
+        unblocking,
+        members,
+        prefetch: 0,
+        tasks,
+        held,
+        failures: 0,
+    }
+    .run()
+    .await;
 }
 
 struct Worker<R: Runs + Dags, B: Broker> {
@@ -76,8 +92,12 @@ struct Worker<R: Runs + Dags, B: Broker> {
     tasks: JoinSet<Left<SettlerOf<B>>>,
     /// What is parked on the channel that lives.
     lot: Option<Lot<SettlerOf<B>>>,
-    /// Those parked for blocked subscriptions up to this one go back as the window takes them: one takes runs again.
-    unblocking: Option<DeliveryTag>,
+    /// Subscriptions that take runs again: those parked for them up to this one go back as the window takes them.
+    unblocking: BTreeMap<SubscriptionId, DeliveryTag>,
+    /// Who takes part, and what blocks each, as of the last look.
+    members: Vec<Blockable>,
+    /// Of the consumer, while it consumes.
+    prefetch: u16,
     /// What a task must give back if it panics.
     held: HashMap<Id, (Held<SettlerOf<B>>, Noted)>,
     /// Failed attaches in a row.
@@ -87,7 +107,7 @@ struct Worker<R: Runs + Dags, B: Broker> {
 /// Why receiving ended.
 enum Ended {
     Leaving,
-    /// Every gate is closed, and nothing is held that would need the channel.
+    /// Nobody can run, and nothing is held that would need the channel.
     Idle,
     Lost(BrokerFault),
 }
@@ -98,10 +118,12 @@ where
 {
     async fn run(&mut self) {
         while self.wait_until_open().await {
+            let prefetch = self.desk.prefetch();
+            self.prefetch = prefetch;
             let attached = tokio::select! {
                 biased;
                 () = self.signals.left() => break,
-                attached = attach(&self.desk, &*self.broker, &self.place) => attached,
+                attached = attach(&self.desk, &*self.broker, &self.place, prefetch) => attached,
             };
             let ended = match attached {
                 Ok((consumer, channel, tag)) => self.consume(consumer, channel, tag).await,
@@ -132,7 +154,10 @@ where
             if self.signals.must_leave() {
                 return false;
             }
-            if self.tend().await {
+            self.tend().await;
+            // There is nothing to hand over yet, so what the queue is does not matter.
+            let stream = Stream { is_consuming: false, held: 0, window: self.desk.window() };
+            if consuming(&self.members, stream, &QueueFacts::default()) == Consuming::Consume {
                 return true;
             }
             tokio::select! {
@@ -144,10 +169,10 @@ where
         }
     }
 
-    /// Looks at every gate. Returns whether one is open.
-    async fn tend(&self) -> bool {
+    /// Looks at all that may block those who take part.
+    async fn tend(&mut self) {
         let Desk { context, members, .. } = &*self.desk;
-        members.tend(context, &self.signals.table(), self.tag.as_ref().map(HeldTag::tag)).await > 0
+        self.members = members.tend(context, &self.signals.table(), self.tag.as_ref().map(HeldTag::tag)).await;
     }
 
     /// Returns whether to go on.
@@ -173,6 +198,7 @@ async fn attach<R: Runs + Dags, B: Broker>(
     desk: &Desk<R, SettlerOf<B>>,
     broker: &B,
     place: &Place,
+    prefetch: u16,
 ) -> Result<(B::Consumer, Rc<Channel<SettlerOf<B>>>, ConsumerTag), BrokerFault> {
     let Desk { context, members, .. } = desk;
     for member in members.all() {
@@ -185,7 +211,6 @@ async fn attach<R: Runs + Dags, B: Broker>(
         BrokerFault { kind: BrokerFaultKind::Closed, text }
     })?;
     let tag = new_tag(desk);
-    let prefetch = context.limits.prefetch;
     let order = AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch };
     let consumer = match broker.attach(order).await {
         Ok(consumer) => consumer,

@@ -78,6 +78,8 @@ events! {
     CONSUMER_FAILED = "consumer.failed" @ Warn | Error;
     /// WARNING: deliveries are held because their target cannot be started. Once for each new reason.
     DELIVERY_HELD = "delivery.held" @ Warn;
+    /// INFO, every tenth in a row a WARNING: Airflow answered that it cannot start the DAG yet.
+    TARGET_NOT_READY = "target.not_ready" @ Info | Warn;
     /// INFO, or WARNING where a running DAG is gone: messages wait in RabbitMQ for their DAG. Once for each change.
     GATE_CLOSED = "gate.closed" @ Info | Warn;
     /// INFO: the DAG can take runs, and its messages are consumed.

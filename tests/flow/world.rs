@@ -33,6 +33,7 @@ pub(crate) struct World {
     asking: Cell<Option<JoinHandle<()>>>,
     orders: watch::Sender<Order>,
     book: RefCell<Option<Rc<DagBook>>>,
+    context: RefCell<Option<Rc<Context<FakeAirflow>>>>,
     /// DAGs that an earlier watcher saw unpaused.
     pub(crate) seen_unpaused: Cell<bool>,
 }
@@ -79,8 +80,8 @@ impl World {
         let (orders, _) = watch::channel(order(alone(Options::default()), false));
         let (airflow, broker, worker, asking) =
             (FakeAirflow::new(), FakeBroker::new(), Cell::default(), Cell::default());
-        let (book, seen_unpaused) = (RefCell::default(), Cell::default());
-        Self { airflow, broker, dir, phase, worker, asking, orders, book, seen_unpaused }
+        let (book, context, seen_unpaused) = (RefCell::default(), RefCell::default(), Cell::default());
+        Self { airflow, broker, dir, phase, worker, asking, orders, book, context, seen_unpaused }
     }
 
     /// What the worker is told from now on.
@@ -105,6 +106,12 @@ impl World {
         self.book.borrow().as_ref().unwrap().take_learnt()
     }
 
+    /// Has what filters said written down.
+    pub(crate) async fn flush_verdicts(&self) {
+        let context = self.context.borrow().clone().unwrap();
+        context.flush_verdicts().await;
+    }
+
     /// Starts a watcher on the state file as it is.
     pub(crate) fn start(&self) {
         self.start_with(limits());
@@ -113,6 +120,7 @@ impl World {
     pub(crate) fn start_with(&self, limits: Limits) {
         let context = context(self.dir.path(), &self.airflow, limits);
         self.book.replace(Some(Rc::clone(&context.dags)));
+        self.context.replace(Some(Rc::clone(&context)));
         if self.seen_unpaused.get() {
             context.dags.remember_unpaused([DagId::new("dag")]);
         }
@@ -163,7 +171,7 @@ impl World {
             }
         };
         let limit = Duration::from_secs(3600);
-        assert!(timeout(limit, waited).await.is_ok(), "not in an hour: {what}");
+        assert!(timeout(limit, waited).await.is_ok(), "not in an hour: {what}; {}", self.status());
     }
 
     pub(crate) async fn until_drained(&self) {

@@ -164,9 +164,10 @@ impl ParkedSet {
     }
 
     /// Takes out those that wait for blocked subscriptions, in the order of the queue: called when one of these can run
-    /// again. At most `most`, so that no more come back than the window can take.
-    pub fn take_unblocked(&mut self, most: usize) -> Vec<Parked> {
-        let mut tags: Vec<_> = self.by_tag.values().filter(|one| !is_unmatched(one.why)).map(|one| one.tag).collect();
+    /// again: `is_for` says which are for it. At most `most`, so that no more come back than the window can take.
+    pub fn take_unblocked(&mut self, is_for: impl Fn(DeliveryTag) -> bool, most: usize) -> Vec<Parked> {
+        let waits = |one: &&Parked| !is_unmatched(one.why) && is_for(one.tag);
+        let mut tags: Vec<_> = self.by_tag.values().filter(waits).map(|one| one.tag).collect();
         tags.sort_unstable();
         tags.truncate(most);
         self.take_all(tags)

@@ -146,8 +146,8 @@ fn an_unblocked_subscription_gets_back_its_own_and_not_the_foreign_ones() {
     for (tag, why) in [(1, MISS), (2, Why::Blocked), (3, Why::Blocked), (4, Why::Blocked)] {
         set.park(parked(tag, 1_000_000, why));
     }
-    assert_eq!(tags(&set.take_unblocked(2)), [2, 3]);
-    assert_eq!(tags(&set.take_unblocked(9)), [4]);
+    assert_eq!(tags(&set.take_unblocked(|_| true, 2)), [2, 3]);
+    assert_eq!(tags(&set.take_unblocked(|_| true, 9)), [4]);
 }
 
 proptest! {
@@ -175,7 +175,7 @@ proptest! {
                     continue;
                 }
                 2 => set.take_due(time),
-                3 => set.take_unblocked(2),
+                3 => set.take_unblocked(|_| true, 2),
                 _ => { set.rolled(); continue; }
             };
             prop_assert!(out.is_sorted_by_key(|one| one.tag));

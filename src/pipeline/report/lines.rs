@@ -3,6 +3,7 @@
 use super::Report;
 use crate::domain::ids::RunId;
 use crate::domain::settlement::SUBSCRIPTION_REMOVED;
+use crate::domain::status::warns;
 use crate::domain::subscription::Subscription;
 use crate::telemetry::events;
 
@@ -18,6 +19,20 @@ impl Report {
             "RMQ Watcher: the filter of DAG '{dag_id}' cannot read a message: {reason}; it was kept whole in the state file and \
              dead-lettered from queue '{queue}' (on_unreadable)"
         );
+    }
+
+    /// The target answered that it is not ready, so many times in a row now.
+    pub(in crate::pipeline) fn not_ready(&self, reason: &str, answers: u32) {
+        let Subscription { dag_id, queue, .. } = &*self.subscription;
+        let line = format!(
+            "RMQ Watcher: DAG '{dag_id}' is not ready for messages of queue '{queue}', which are held (answer {answers} in a \
+             row): {reason}"
+        );
+        if warns(answers) {
+            tracing::warn!(event = events::TARGET_NOT_READY, answers, "{line}");
+        } else {
+            tracing::info!(event = events::TARGET_NOT_READY, answers, "{line}");
+        }
     }
 
     /// Whether a line about a single message may be written now; what is left out is counted.

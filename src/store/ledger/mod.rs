@@ -218,9 +218,9 @@ impl Store {
     /// Notes that the broker has read the verbs of these rows.
     pub async fn settled(&self, rows: Vec<RowId>, now_ms: i64) {
         self.tell("to record settlements", move |connection| {
-            // A row that was taken up again since, as of a replay, is not settled by what came before.
+            // What came before a row was taken up again, as of a replay, does not settle it.
             let sql = "UPDATE ledger SET state = 'settled', settled_at_ms = ?2, updated_at_ms = max(?2, updated_at_ms + 1) \
-                       WHERE id = ?1 AND state IN ('ack_sent', 'reject_sent')";
+                       WHERE id = ?1 AND NOT (replays > 0 AND state IN ('received', 'sent'))";
             let mut statement = connection.prepare_cached(sql)?;
             rows.iter().try_for_each(|row| statement.execute(params![row.0, now_ms]).map(drop))
         })
