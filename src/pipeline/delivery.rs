@@ -61,10 +61,7 @@ impl<R, S> Desk<R, S> {
 
     /// The prefetch that its consumer should have.
     pub(super) fn prefetch(&self) -> u16 {
-        let has_filter = {
-            let orders = self.orders.borrow();
-            orders.table.taking_part().any(|route| route.subscription.options.filter_data.is_some())
-        };
+        let has_filter = self.orders.borrow().table.has_filter();
         prefetch(self.window(), &self.sight.facts(), has_filter)
     }
 }
@@ -260,6 +257,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         let open = matches.iter_mut().filter(|one| !one.is_done());
         let mut under_way: FuturesUnordered<_> = open.map(Matched::run).collect();
         let (mut ended, mut kept, mut orders) = (Ok(()), None, desk.orders.clone());
+        let mut targets = desk.context.targets.changes();
         loop {
             tokio::select! {
                 biased;
@@ -270,6 +268,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 () = hand.changed.notified() => {}
                 Ok(()) = orders.changed() => {}
                 () = sleep_until(look.unwrap_or_else(Instant::now)), if look.is_some() => {}
+                Ok(()) = targets.changed(), if kept.is_some() => {}
             }
             look = None;
             if under_way.is_empty() || hand.blocked() < under_way.len() {
@@ -293,6 +292,8 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
             let window = desk.window().max(2);
             let (members, facts) = (desk.orders.borrow().table.taking_part().count(), desk.sight.facts());
             let is_crowded = match kept {
+                // There is nobody to make room for, and the consumer goes.
+                _ if !desk.members.can_any_run(&desk.orders.borrow().table) => false,
                 Some(_) => excess(window, members, desk.sight.kept(), &facts) > 0,
                 None => place(window, members, desk.sight.kept(), &facts) == Place::Park,
             };

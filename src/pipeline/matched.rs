@@ -78,6 +78,7 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         let (slot, permit) = ahead.map(|ahead| (ahead.slot, ahead.place)).unzip();
         let (kind, redelivered) = (hand.key.kind(), hand.envelope.redelivered);
         let (attempt, done) = match ledgered.binding {
+            Binding::Start { .. } if hand.copy.is_some() => (Attempt::of_copy(kind), None),
             Binding::New { .. } | Binding::Start { .. } => (Attempt::fresh(kind, redelivered), None),
             Binding::LookUp { .. } => (Attempt::resumed(kind, redelivered), None),
             Binding::SettleAgain { outcome, .. } => (Attempt::fresh(kind, redelivered), Some((outcome, String::new()))),
@@ -188,6 +189,8 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         }
     }
 
+    /// Records that the message is dropped. Without that record it is held (`Some`), and judged anew at every try: it may come to be
+    /// started after all.
     async fn record_drop(&mut self, reason: &str, tries: u32) -> Result<Option<Input>, Woken> {
         let recorded = match self.ledgered.row {
             Some(row) => self.desk.context.store.drop_it(row, reason.to_owned(), self.now_ms()).await,

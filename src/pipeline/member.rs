@@ -18,7 +18,7 @@ use super::targets::{Down, Target};
 use crate::domain::dag_state::{DagState, DagView};
 use crate::domain::gate::{Closed, Gate, gate};
 use crate::domain::ids::{ConsumerTag, SubscriptionId};
-use crate::domain::options::OnMissing;
+use crate::domain::options::{OnMissing, Options};
 use crate::domain::subscription::Subscription;
 use crate::domain::table::{Route, Table};
 use crate::domain::window::{self, Blocker};
@@ -46,6 +46,10 @@ impl Member {
         let slots = Places::new(most_runs(subscription), freed);
         let report = Report::new(Rc::clone(subscription), orders);
         Self { report, dag, waiting: RefCell::default(), target, slots, is_blocked: Cell::default() }
+    }
+
+    fn can_run(&self, options: &Options) -> bool {
+        gate(options, &self.dag.borrow().borrow()) == Gate::Open && self.target.down().0.is_none()
     }
 
     /// Looks at all that may block it. Returns what does, and when that is to be looked at again.
@@ -187,6 +191,14 @@ impl Members {
 
     pub(super) fn all(&self) -> Vec<Rc<Member>> {
         self.all.borrow().values().map(Rc::clone).collect()
+    }
+
+    /// Whether any of them could take a run now, or could once one of its own runs is done.
+    pub(super) fn can_any_run(&self, table: &Table) -> bool {
+        let can_run = |route: &Rc<Route>| {
+            self.get(route.subscription.id).is_some_and(|member| member.can_run(&route.subscription.options))
+        };
+        table.taking_part().any(can_run)
     }
 
     /// How many more runs a subscription may begin now.

@@ -130,7 +130,10 @@ where
                 attached = attach(&self.desk, &*self.broker, &self.place) => attached,
             };
             let ended = match attached {
-                Ok((consumer, channel, tag)) => self.consume(consumer, channel, tag).await,
+                Ok((consumer, channel, tag, prefetch)) => {
+                    self.prefetch = prefetch;
+                    self.consume(consumer, channel, tag).await
+                }
                 Err(fault) => Ended::Lost(fault),
             };
             self.tag = None;
@@ -208,7 +211,7 @@ async fn attach<R: Runs + Dags, B: Broker>(
     desk: &Desk<R, SettlerOf<B>>,
     broker: &B,
     place: &Place,
-) -> Result<(B::Consumer, Rc<Channel<SettlerOf<B>>>, ConsumerTag), BrokerFault> {
+) -> Result<(B::Consumer, Rc<Channel<SettlerOf<B>>>, ConsumerTag, u16), BrokerFault> {
     let Desk { context, members, .. } = desk;
     for member in members.all() {
         member.report.connecting(context).await;
@@ -222,8 +225,8 @@ async fn attach<R: Runs + Dags, B: Broker>(
         let text = format!("nothing can be consumed while {error}");
         BrokerFault { kind: BrokerFaultKind::Closed, text }
     })?;
-    let tag = new_tag(desk);
-    let prefetch = desk.prefetch();
+    // What was just learnt of the queue counts.
+    let (tag, prefetch) = (new_tag(desk), desk.prefetch());
     let order = AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch };
     let consumer = match broker.attach(order).await {
         Ok(consumer) => consumer,
@@ -233,7 +236,7 @@ async fn attach<R: Runs + Dags, B: Broker>(
         }
     };
     let channel = Rc::new(Channel::new(epoch, consumer.settler()));
-    Ok((consumer, channel, tag))
+    Ok((consumer, channel, tag, prefetch))
 }
 
 /// A tag for one attach, with the number of the first subscription that is served.

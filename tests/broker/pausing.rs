@@ -133,3 +133,24 @@ fn real_resume_on_a_queue_that_is_gone_says_so() {
         assert_eq!(end_of(&mut consumer, 5).await.kind, BrokerFaultKind::Closed);
     });
 }
+
+#[test]
+fn real_resume_may_bring_another_window() {
+    for version in [V3, V4] {
+        run_on(version, async |version| {
+            let at = Stage::shared(version, QueueKind::Classic).await;
+            at.publish_numbers(10).await;
+            let mut consumer = at.attach(1).await;
+            next(&mut consumer).await;
+            assert!(consumer.pause().await.is_empty());
+            consumer.resume(fresh_tag(), 4).await.unwrap();
+            for _ in 0..4 {
+                next(&mut consumer).await;
+            }
+            let more = tokio::time::timeout(Duration::from_millis(1500), consumer.next()).await;
+            assert!(more.is_err(), "a fifth delivery beyond the window: {more:?}");
+            consumer.close().await;
+            at.ready(10).await;
+        });
+    }
+}

@@ -62,8 +62,8 @@ struct State {
     tags: Vec<String>,
     /// So many deliveries are on their way when consuming is stopped.
     late: usize,
-    /// Nothing is delivered until consuming was stopped.
-    keep_ready: bool,
+    /// So many are delivered, and no more until consuming was stopped.
+    deliver_most: Option<usize>,
     /// The number of the channel that lives, if one does.
     channel: Option<u64>,
     channels: u64,
@@ -243,9 +243,9 @@ impl FakeBroker {
         self.0.state.borrow().channels
     }
 
-    /// Nothing more is delivered until consuming was stopped, but for what is on its way then.
-    pub(crate) fn keep_ready(&self) {
-        self.0.state.borrow_mut().keep_ready = true;
+    /// So many more are delivered until consuming was stopped, but for what is on its way then.
+    pub(crate) fn deliver_most(&self, count: usize) {
+        self.0.state.borrow_mut().deliver_most = Some(count);
     }
 
     /// So many deliveries are on their way when consuming is stopped next.
@@ -392,12 +392,14 @@ impl FakeConsumer {
         if state.channel != Some(self.channel) {
             return Some(Err(Self::lost()));
         }
-        let consumer = state.consumer.filter(|_| !state.keep_ready)?;
+        let consumer = state.consumer.filter(|_| state.deliver_most != Some(0))?;
         let window = state.unacked.values().filter(|(of, _)| *of == consumer).count();
         if window >= usize::from(self.order.prefetch) {
             return None;
         }
-        self.deliver(&mut state, consumer).map(Ok)
+        let envelope = self.deliver(&mut state, consumer)?;
+        state.deliver_most = state.deliver_most.map(|most| most - 1);
+        Some(Ok(envelope))
     }
 }
 
@@ -422,7 +424,7 @@ impl Consumer for FakeConsumer {
         let mut state = self.broker.0.state.borrow_mut();
         let Some(consumer) = state.consumer.take() else { return Vec::new() };
         let late = std::mem::take(&mut state.late);
-        state.keep_ready = false;
+        state.deliver_most = None;
         (0..late).filter_map(|_| self.deliver(&mut state, consumer)).collect()
     }
 

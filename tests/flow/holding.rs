@@ -152,13 +152,14 @@ fn answers_that_are_lost_again_and_again_are_waited_out_and_the_deadline_holds()
 fn a_row_stays_red_while_one_of_its_deliveries_is_held() {
     run(async {
         let world = World::new();
-        world.airflow.script([Turn::Answer(TriggerAnswer::TargetFault("import errors".into()))]);
+        let failed = || TriggerAnswer::Unavailable { reason: "500".into(), retry_after: None, server_error: true };
+        world.airflow.script([Turn::Answer(failed())]);
         world.start();
         world.broker.publish(Some("held"), "x");
-        world.until("held", |w| w.status() == "error: import errors").await;
+        world.until("held", |w| w.status() == "error: 500").await;
         world.broker.publish(Some("passes"), "x");
         world.until("the other one passed", |w| w.airflow.run_ids().len() == 1).await;
-        assert_eq!(world.status(), "error: import errors");
+        assert_eq!(world.status(), "error: 500");
         world.until_drained().await;
         assert!(world.status().starts_with("listening"), "{}", world.status());
     });

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod book;
+mod breaking;
 mod budget;
 mod control;
 mod facts;

@@ -178,7 +178,7 @@ impl World {
             }
         };
         let limit = Duration::from_secs(3600);
-        assert!(timeout(limit, waited).await.is_ok(), "not in an hour: {what}");
+        assert!(timeout(limit, waited).await.is_ok(), "not in an hour: {what}; {}", self.status());
     }
 
     pub(crate) async fn until_drained(&self) {

@@ -63,8 +63,6 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         }
     }
 
-    /// Records that the message is dropped. Without that record it is held (`Some`), and judged anew at every try: it may come to be
-
     /// Asks for the run, unless its target turns out to take none: then it begins anew.
     pub(super) async fn trigger(&mut self) -> Result<Input, Woken> {
         let desk = Rc::clone(&self.desk);
