@@ -174,10 +174,9 @@ impl Repairer {
 fn release(properties: &[u8]) -> Option<Release> {
     let (len, rest) = properties.split_first_chunk::<4>()?;
     let entries = rest.get(..usize::try_from(u32::from_be_bytes(*len)).ok()?)?;
-    match stash::read(entries)?.get("version")? {
-        Field::Text(version) => Release::parse(std::str::from_utf8(version).ok()?),
-        _ => None,
-    }
+    let properties = stash::read(entries)?;
+    let Some(Field::Text(version)) = properties.get("version") else { return None };
+    Release::parse(std::str::from_utf8(version).ok()?)
 }
 
 /// What comes after the head collected so far.

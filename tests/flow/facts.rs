@@ -5,13 +5,14 @@ use std::time::Duration;
 use rmq_watcher::domain::options::Options;
 use rmq_watcher::domain::outcome::TriggerAnswer;
 use rmq_watcher::domain::queue_facts::{Limit, Look, NotLooked, QueueFacts, QueueKind, Release};
+use rmq_watcher::domain::routing::Standing;
 use rmq_watcher::pipeline::Limits;
 use rmq_watcher::ports::Verb;
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::fake_airflow::Turn;
-use crate::world::{World, limits, run};
+use crate::world::{World, limits, route, run};
 
 fn told(facts: QueueFacts) -> Option<Look> {
     Some(Look { release: Some(Release(4, 0)), facts: Ok(facts) })
@@ -130,9 +131,10 @@ fn without_a_management_api_the_brokers_greeting_tells_whether_there_is_a_limit(
 }
 
 /// After how long a delivery that cannot be started is given back.
-async fn given_back_after(options: Options, facts: QueueFacts, configured: u64) -> u64 {
+async fn given_back_after(options: impl IntoIterator<Item = Options>, facts: QueueFacts, configured: u64) -> u64 {
     let world = World::new();
-    world.set_options(options);
+    let routes = (1..).zip(options).map(|(id, options)| route(id, &format!("dag{id}"), options, Standing::Listening));
+    world.set_routes(routes.collect());
     world.broker.says_of_queue(told(facts));
     let unavailable = TriggerAnswer::Unavailable { reason: "503".into(), retry_after: None, server_error: false };
     world.airflow.script((0..500).map(|_| Turn::Answer(unavailable.clone())));
@@ -159,8 +161,19 @@ fn a_delivery_goes_back_when_the_settings_the_subscription_or_the_broker_says_so
             (own(600), broker(120), 100),
         ] {
             let shown = format!("{:?} {:?}", options.ack_deadline_override, facts.consumer_timeout);
-            let after = given_back_after(options, facts, 300).await;
+            let after = given_back_after([options], facts, 300).await;
             assert!((wanted..=wanted + wanted / 50 + 1).contains(&after), "{shown}: {after}");
+        }
+    });
+}
+
+#[test]
+fn of_several_subscriptions_of_a_queue_the_shortest_deadline_counts() {
+    run(async {
+        let own = |secs| Options { ack_deadline_override: Some(secs), ..Options::default() };
+        for (options, wanted) in [([own(600), Options::default()], 300), ([own(600), own(60)], 60)] {
+            let after = given_back_after(options, QueueFacts::default(), 300).await;
+            assert!((wanted..=wanted + wanted / 50 + 1).contains(&after), "{after}");
         }
     });
 }

@@ -90,7 +90,7 @@ pub async fn run(args: FilterArgs, out: &mut dyn Write) -> io::Result<i32> {
 fn judge(filter: &Filter, message: &Given, json: bool, out: &mut dyn Write) -> io::Result<i32> {
     let carried = match message {
         Given::File(_) => None,
-        Given::Peeked(Peeked { envelope, limits }) => Some(content(envelope, *limits)),
+        Given::Peeked(peeked) => Some(content(&peeked.envelope, peeked.limits)),
     };
     let unreadable;
     let message = match (message, &carried) {
@@ -124,7 +124,7 @@ fn judge(filter: &Filter, message: &Given, json: bool, out: &mut dyn Write) -> i
 /// A message, wherever it comes from.
 enum Given {
     File(MessageFile),
-    Peeked(Peeked),
+    Peeked(Box<Peeked>),
 }
 
 fn filter(test: &Test) -> Result<Filter, String> {
@@ -140,7 +140,7 @@ async fn message(test: &Test) -> Result<Given, Refused> {
     if let Some(queue) = &test.peek {
         let (queue, conn_id) = (QueueName::new(queue), ConnId::new(&test.conn_id));
         let order = Order { queue, conn_id, config: test.config.clone(), yes: test.yes };
-        return peek::peek(&order).await.map(Given::Peeked);
+        return peek::peek(&order).await.map(|peeked| Given::Peeked(Box::new(peeked)));
     }
     // The command line has seen to it that there is one of both.
     let path = test.message.as_deref().unwrap_or_default();
