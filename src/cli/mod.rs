@@ -2,8 +2,10 @@
 
 pub mod check;
 pub mod filter;
+pub mod fires;
 pub mod status;
 pub mod subscriptions;
+pub mod why;
 
 pub mod scan;
 mod show;

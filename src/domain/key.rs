@@ -3,6 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use super::envelope::{Envelope, Field, Properties, Table};
+use super::replay::refused_before;
 use super::run_id::hex32;
 
 /// Where a key comes from, which decides how far it may be trusted.
@@ -73,10 +74,13 @@ impl DeliveryKey {
     }
 }
 
-/// Digest of what tells two messages under one id apart: routing key and body.
+/// Digest of what tells two messages under one id apart: routing key and body. Of a message that was refused and came back, those
+/// that it had.
 pub fn content_digest(envelope: &Envelope) -> String {
     let mut sum = Sum::default();
-    sum.bytes(envelope.routing_key.as_bytes());
+    let refused = refused_before(envelope);
+    let routing_key = refused.as_ref().and_then(|refused| refused.routing_key.as_deref());
+    sum.bytes(routing_key.unwrap_or(&envelope.routing_key).as_bytes());
     sum.bytes(&envelope.body);
     sum.finish()
 }
@@ -91,9 +95,15 @@ fn is_set_on_the_way(name: &str) -> bool {
 
 fn fingerprint(envelope: &Envelope) -> String {
     let mut sum = Sum::default();
-    sum.bytes(envelope.exchange.as_bytes());
-    sum.bytes(envelope.routing_key.as_bytes());
-    sum.properties(&envelope.properties);
+    let refused = refused_before(envelope);
+    let refused = refused.as_ref();
+    let had = |part: Option<&'_ str>, now: &str| part.unwrap_or(now).to_owned();
+    sum.bytes(had(refused.and_then(|r| r.exchange.as_deref()), &envelope.exchange).as_bytes());
+    sum.bytes(had(refused.and_then(|r| r.routing_key.as_deref()), &envelope.routing_key).as_bytes());
+    match refused.and_then(|r| r.expiration.as_deref()) {
+        Some(had) => sum.properties(&Properties { expiration: Some(had.to_owned()), ..envelope.properties.clone() }),
+        None => sum.properties(&envelope.properties),
+    }
     sum.table(&envelope.headers, is_set_on_the_way);
     sum.bytes(&envelope.body);
     sum.finish()

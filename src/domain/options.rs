@@ -182,8 +182,6 @@ impl Options {
         let set = [
             ("cooldown", self.cooldown != 0),
             ("exchange", self.exchange.is_some()),
-            ("on_id_collision", self.on_id_collision != default.on_id_collision),
-            ("dedup_key", self.dedup_key.is_some()),
             ("cooldown_edge", self.cooldown_edge != default.cooldown_edge),
             ("cooldown_key", self.cooldown_key.is_some()),
             ("inputs", self.inputs.is_some()),

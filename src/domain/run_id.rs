@@ -26,6 +26,17 @@ pub fn run_id(queue: &QueueName, key: &DeliveryKey, n: u32) -> RunId {
     RunId::new(clean(&raw))
 }
 
+/// The id of the run that a refused message starts when it was put back into its queue for the `replay`-th time: that of its number, with
+/// `_r{replay}` behind.
+pub fn replay_run_id(queue: &QueueName, key: &DeliveryKey, n: u32, replay: u32) -> RunId {
+    let mut raw = format!("rmq__{queue}__{}", key.text());
+    if n > 1 {
+        let _ = write!(raw, "_{n}");
+    }
+    let _ = write!(raw, "_r{replay}");
+    RunId::new(clean(&raw))
+}
+
 /// The text itself where Airflow takes it as it is and it has at most [`MAX_LEN`] characters; else its first 167
 /// characters, cleaned, then `_` and 32 hex digits of the SHA-256 of the whole.
 ///
@@ -74,6 +85,17 @@ mod tests {
         assert_eq!(id("q0", "abc", 2), "rmq__q0__abc_2");
         assert_eq!(id("q0", "m 1/2", 1), "rmq__q0__m_1_2_5d8457e337e9d900e9dd84804151f3e0");
         assert_eq!(id("orders.eu", "a~b:c+d-e", 1), "rmq__orders.eu__a~b:c+d-e");
+    }
+
+    #[test]
+    fn golden_vectors_of_replays_stay_as_they_are() {
+        let id = |key: &str, n, replay| {
+            let key = DeliveryKey::new(KeyKind::MessageId, key);
+            replay_run_id(&QueueName::new("q0"), &key, n, replay).as_str().to_owned()
+        };
+        assert_eq!(id("abc", 1, 1), "rmq__q0__abc_r1");
+        assert_eq!(id("abc", 2, 12), "rmq__q0__abc_2_r12");
+        assert!(id("m 1/2", 1, 1).starts_with("rmq__q0__m_1_2_r1_"));
     }
 
     #[test]

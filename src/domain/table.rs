@@ -7,9 +7,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::content::{BodyLimits, Content, content};
+use super::dedup::Identity;
 use super::envelope::Envelope;
 use super::filter::{self, Filter, FilterProblem, Filters, Message, Reason};
 use super::ids::SubscriptionId;
+use super::key::DeliveryKey;
 use super::routing::{Row, Standing, Verdict};
 use super::subscription::Subscription;
 
@@ -22,6 +24,7 @@ pub struct Route {
     pub standing: Standing,
     /// `None`: not known.
     filter: Option<Filter>,
+    identity: Identity,
 }
 
 impl Route {
@@ -32,12 +35,18 @@ impl Route {
     pub fn new(subscription: Rc<Subscription>, standing: Standing) -> Result<Self, FilterProblem> {
         let filter_data = subscription.options.filter_data.as_ref().unwrap_or(&serde_json::Value::Null);
         let filter = Filter::parse(filter_data)?;
-        Ok(Self { subscription, standing, filter: Some(filter) })
+        let identity = Identity::of(&subscription.options);
+        Ok(Self { subscription, standing, filter: Some(filter), identity })
     }
 
     /// A row that cannot be acted on: what it would take is not known.
     pub fn invalid(subscription: Rc<Subscription>) -> Self {
-        Self { subscription, standing: Standing::Invalid, filter: None }
+        Self { subscription, standing: Standing::Invalid, filter: None, identity: Identity::default() }
+    }
+
+    /// The key of a message's row for this subscription; `None` where that is the message's own.
+    pub fn key_of(&self, envelope: &Envelope, own: &DeliveryKey, limits: BodyLimits) -> Option<DeliveryKey> {
+        self.identity.key_of(envelope, own, limits)
     }
 }
 
@@ -65,6 +74,8 @@ pub struct Verdicts {
     pub rows: Vec<Row>,
     /// What the first filter of a row that takes part failed with: its stable name and its text.
     pub error: Option<String>,
+    /// What each filter said itself, for people; `None` where a row's filter is not known.
+    pub said: Vec<Option<filter::Verdict>>,
 }
 
 impl Table {
@@ -121,10 +132,10 @@ impl Table {
             {
                 error = Some(format!("{}: {reason}", reason.code()));
             }
-            row(route, verdict.as_ref())
+            (row(route, verdict.as_ref()), verdict)
         });
-        let rows = rows.collect();
-        Verdicts { rows, error }
+        let (rows, said) = rows.unzip();
+        Verdicts { rows, error, said }
     }
 
     fn ask(&self, envelope: &Envelope, limits: BodyLimits) -> Vec<filter::Verdict> {

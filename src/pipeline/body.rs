@@ -7,7 +7,8 @@ use crate::domain::conf;
 use crate::domain::content::{Content, content};
 use crate::domain::envelope::Envelope;
 use crate::domain::ids::{RunId, SubscriptionId};
-use crate::domain::payload::{Body, immediate_conf};
+use crate::domain::key::{DeliveryKey, KeyKind};
+use crate::domain::payload::{Body, DEDUP_KEY, immediate_conf};
 
 /// Why there is no conf. Neither says anything of the target, which was not asked.
 pub(super) enum NoConf {
@@ -25,9 +26,9 @@ pub(super) async fn conf<R>(
     context: &Context<R>,
     envelope: &Envelope,
     subscription: SubscriptionId,
-    run: &RunId,
+    (run, key): (&RunId, &DeliveryKey),
 ) -> Result<Map<String, Value>, NoConf> {
-    let made = match content(envelope, context.body_limits()) {
+    let mut made = match content(envelope, context.body_limits()) {
         Content::Inline(unpacked) => immediate_conf(envelope, subscription, Body::Inline(&unpacked)),
         Content::Refused(reason) => return Err(NoConf::Unfit(reason.to_string())),
         Content::File => match context.keep_body(run, envelope.body.clone()).await {
@@ -38,6 +39,9 @@ pub(super) async fn conf<R>(
             }
         },
     };
+    if key.kind() == KeyKind::DedupKey {
+        made.insert(DEDUP_KEY.to_owned(), Value::String(key.text().to_owned()));
+    }
     conf::validate(&made).map_err(|problem| NoConf::Unfit(problem.to_string()))?;
     Ok(made)
 }

@@ -7,11 +7,13 @@ use std::time::Duration;
 use super::attached::Attached;
 use super::budget::Refusals;
 use super::dags::DagBook;
+use super::history::VerdictLog;
 use super::places::Places;
 use super::queue_book::QueueBook;
 use super::targets::Targets;
 use crate::domain::content::{BodyFile, BodyLimits};
 use crate::domain::ids::{ConsumerTag, RunId, SubscriptionId};
+use crate::domain::retention::Retention;
 use crate::store::Store;
 use crate::store::bodies::Bodies;
 use bytes::Bytes;
@@ -112,6 +114,8 @@ pub struct Context<R> {
     random: RefCell<fastrand::Rng>,
     body_limits: BodyLimits,
     bodies: Option<Bodies>,
+    pub(super) retention: Retention,
+    pub(super) verdicts: VerdictLog,
     on_arrow: OnArrow,
 }
 
@@ -134,6 +138,8 @@ impl<R> Context<R> {
             random: RefCell::new(fastrand::Rng::new()),
             body_limits: BodyLimits::default(),
             bodies: None,
+            retention: Retention::default(),
+            verdicts: VerdictLog::default(),
             on_arrow,
         }
     }
@@ -143,6 +149,13 @@ impl<R> Context<R> {
     pub fn with_bodies(mut self, limits: BodyLimits, bodies: Bodies) -> Self {
         self.body_limits = limits;
         self.bodies = Some(bodies);
+        self
+    }
+
+    /// With bounds of the ledger other than the default's.
+    #[must_use]
+    pub fn with_retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
         self
     }
 

@@ -5,12 +5,17 @@ use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
 
-use crate::domain::copy::{CopyHeader, HEADER, Part, Undressed, undress};
+use crate::domain::content::BodyLimits;
+use crate::domain::copy::{CopyHeader, HEADER, Part, UNMATCHED_TARGET, Undressed, undress};
 use crate::domain::envelope::Envelope;
 use crate::domain::key::DeliveryKey;
-use crate::domain::run_id::run_id;
+use crate::domain::run_id::{replay_run_id, run_id};
+use crate::domain::table::{Route, Table};
 use crate::ports::{Broker, Outgoing, Published};
 use crate::telemetry::events;
+
+/// The header in which the broker says that it dead-lettered a message. A copy carries that of its original inside.
+const DEATHS: &str = "x-death";
 
 /// Publishes copies, and takes those that arrive apart.
 pub(super) struct Copies {
@@ -34,14 +39,28 @@ impl Copies {
         (self.publish)(copy).await
     }
 
-    /// The message as it was before it was copied, and what it says as a copy. All others come out as they went in.
-    pub(super) fn undressed(&self, envelope: Envelope) -> (Envelope, Option<CopyHeader>) {
+    /// The message as it was before it was copied, and what it says as a copy. All others come out as they went in. `table`: the rows
+    /// of the queue, which may take a key of their own from it.
+    pub(super) fn undressed(
+        &self,
+        envelope: Envelope,
+        table: &Table,
+        limits: BodyLimits,
+    ) -> (Envelope, Option<CopyHeader>) {
         if !envelope.headers.contains_key(HEADER) {
             return (envelope, None);
         }
-        match undress(&envelope, DeliveryKey::of, follows) {
+        match undress(&envelope, DeliveryKey::of, |original, part| follows(original, part, table, limits)) {
             Undressed::Plain => (envelope, None),
-            Undressed::Copy(original, header) => (*original, Some(header)),
+            Undressed::Copy(original, header) => match envelope.headers.get(DEATHS) {
+                None => (*original, Some(header)),
+                // It was dead-lettered and put back: a message that was refused before, and no copy any more.
+                Some(deaths) => {
+                    let mut original = *original;
+                    original.headers.insert(DEATHS.to_owned(), deaths.clone());
+                    (original, None)
+                }
+            },
             Undressed::Forged(why) => {
                 if !self.doubted.replace(true) {
                     tracing::warn!(
@@ -58,9 +77,21 @@ impl Copies {
     }
 }
 
-/// Whether a row of this message may have the number and the run id that a copy names.
-fn follows(original: &Envelope, part: &Part) -> bool {
-    let key = DeliveryKey::of(original);
-    let is = |n| run_id(&original.queue, &key, n) == part.run_id;
-    is(part.n) || (key.kind().is_an_id() && is(1))
+/// Put back so often at most, a message has a run id that is believed.
+const MOST_REPLAYS: u32 = 100;
+
+/// Whether this message can have the number and the run id that a copy names. A target that is not known has no say.
+fn follows(original: &Envelope, part: &Part, table: &Table, limits: BodyLimits) -> bool {
+    let own = DeliveryKey::of(original);
+    let of_target = |route: &&Rc<Route>| part.target == format!("dag:{}", route.subscription.dag_id);
+    let route = table.routes().iter().find(of_target);
+    if route.is_none() && part.target != UNMATCHED_TARGET {
+        return true;
+    }
+    let key = route.and_then(|route| route.key_of(original, &own, limits)).unwrap_or(own);
+    let numbers = if key.kind().is_an_id() { [part.n, 1] } else { [part.n; 2] };
+    numbers.iter().any(|n| {
+        let of_replay = |replay| replay_run_id(&original.queue, &key, *n, replay) == part.run_id;
+        run_id(&original.queue, &key, *n) == part.run_id || (1..=MOST_REPLAYS).any(of_replay)
+    })
 }

@@ -87,7 +87,7 @@ pub(super) async fn handle<R: Runs + Dags, S: Settler>(
     held: Held<S>,
     noted: Noted,
 ) -> Option<(Held<S>, Parking)> {
-    let (envelope, copy) = desk.copies.undressed(envelope);
+    let (envelope, copy) = desk.copies.undressed(envelope, &table, desk.context.body_limits());
     let number = copy.as_ref().map(|header| header.copy);
     let hand = InHand::new((envelope, copy), Seat::new(held, number));
     let (phase, aboard) = (desk.phase.clone(), Aboard { desk: Rc::clone(&desk), seat: Rc::clone(&hand.seat) });

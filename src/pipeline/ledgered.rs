@@ -5,8 +5,9 @@
 
 use super::in_hand::InHand;
 use crate::domain::ids::{RunId, SubscriptionId};
-use crate::domain::key::{KeyKind, content_digest};
+use crate::domain::key::{DeliveryKey, content_digest};
 use crate::domain::ledger::Binding;
+use crate::domain::replay::refused_before;
 use crate::domain::routing::{self, NoMatch, Routed, route};
 use crate::domain::run_id::run_id;
 use crate::store::ledger::{Bound as StoreBound, BoundMatch, Candidate, NewDelivery, RowId};
@@ -20,6 +21,8 @@ pub(super) struct Ledgered {
     pub(super) row: Option<RowId>,
     pub(super) binding: Binding,
     pub(super) run_id: RunId,
+    /// What the row, or the run id alone, tells the message by.
+    pub(super) key: DeliveryKey,
 }
 
 /// What a delivery is bound to.
@@ -52,18 +55,27 @@ pub(super) async fn bind<S>(
         return Ok(Bound::without_rows(Vec::new(), Some(*no_match)));
     }
     let delivery = delivery(hand, again);
+    let keys: Vec<(SubscriptionId, DeliveryKey)> = candidates.iter().filter_map(Candidate::own_key).collect();
+    let key_of = |id| keys.iter().find(|(of, _)| *of == id).map_or(key, |(_, own)| own).clone();
+    let are_ids = |started: &[SubscriptionId]| started.iter().all(|id| key_of(*id).kind().is_an_id());
     match (store.bind(delivery, candidates, now_ms).await, routed) {
         (Ok(bound), _) => {
+            let recorded = |one: BoundMatch| Ledgered {
+                subscription: one.subscription,
+                row: Some(one.row),
+                key: key_of(one.subscription),
+                binding: one.binding,
+                run_id: one.run_id,
+            };
             let StoreBound { matches, no_match, superseded, beside } = bound;
-            Ok(Bound { matches: matches.into_iter().map(Ledgered::from).collect(), no_match, superseded, beside })
+            Ok(Bound { matches: matches.into_iter().map(recorded).collect(), no_match, superseded, beside })
         }
-        (Err(error), Routed::Start(started)) if key.kind() == KeyKind::MessageId && copy.is_none() => {
+        (Err(error), Routed::Start(started)) if are_ids(&started) && copy.is_none() => {
             tracing::debug!(%error, "going on without a row: the message has an id");
-            let unrecorded = |subscription| Ledgered {
-                subscription,
-                row: None,
-                binding: Binding::New { n: 1, id_collision: false },
-                run_id: run_id(&envelope.queue, key, 1),
+            let unrecorded = |subscription| {
+                let key = key_of(subscription);
+                let (binding, run_id) = (Binding::New { n: 1, id_collision: false }, run_id(&envelope.queue, &key, 1));
+                Ledgered { subscription, row: None, binding, run_id, key }
             };
             Ok(Bound::without_rows(started.into_iter().map(unrecorded).collect(), None))
         }
@@ -82,15 +94,9 @@ pub(super) fn delivery<S>(hand: &InHand<S>, again: bool) -> NewDelivery {
         content: content_digest(envelope),
         redelivered: envelope.redelivered,
         again,
+        refused_times: refused_before(envelope).map(|refused| refused.times),
         epoch: envelope.epoch,
         copy: copy.clone(),
-    }
-}
-
-impl From<BoundMatch> for Ledgered {
-    fn from(bound: BoundMatch) -> Self {
-        let BoundMatch { subscription, row, binding, run_id } = bound;
-        Self { subscription, row: Some(row), binding, run_id }
     }
 }
 

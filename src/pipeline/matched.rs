@@ -76,10 +76,12 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         let Envelope { conn_id, queue, .. } = &hand.envelope;
         let key = format!("{conn_id}/{queue}/{}", hand.key.text()).into();
         let (slot, permit) = ahead.map(|ahead| (ahead.slot, ahead.place)).unzip();
-        let (kind, redelivered) = (hand.key.kind(), hand.envelope.redelivered);
+        let (kind, redelivered) = (ledgered.key.kind(), hand.envelope.redelivered);
         let (attempt, done) = match ledgered.binding {
             Binding::Start { .. } if hand.copy.is_some() => (Attempt::of_copy(kind), None),
-            Binding::New { .. } | Binding::Start { .. } => (Attempt::fresh(kind, redelivered), None),
+            Binding::New { .. } | Binding::Start { .. } | Binding::Replay { .. } => {
+                (Attempt::fresh(kind, redelivered), None)
+            }
             Binding::LookUp { .. } => (Attempt::resumed(kind, redelivered), None),
             Binding::SettleAgain { outcome, .. } => (Attempt::fresh(kind, redelivered), Some((outcome, String::new()))),
         };

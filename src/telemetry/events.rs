@@ -202,6 +202,8 @@ events! {
     STORE_WRITE_FAILED = "store.write_failed" @ Warn;
     /// ERROR: the state file was broken; it was moved aside and a new one begun.
     STORE_MOVED_ASIDE = "store.moved_aside" @ Error;
+    /// WARNING: old rows cannot be removed from the state file.
+    STORE_NOT_PRUNED = "store.not_pruned" @ Warn;
     /// WARNING: old files of bodies cannot be removed.
     BODIES_NOT_PRUNED = "bodies.not_pruned" @ Warn;
     /// WARNING: there is no control socket; the watcher goes on without it.

@@ -9,6 +9,7 @@ mod bench;
 mod check_faults;
 mod check_settings;
 mod check_works;
+mod fires;
 mod growth;
 mod kept;
 mod launched;

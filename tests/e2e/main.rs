@@ -9,6 +9,7 @@ mod airflow_faults;
 mod broker_faults;
 mod budget;
 mod folder;
+mod history;
 mod kills;
 mod log_sinks;
 mod patience;

@@ -13,6 +13,7 @@ mod fake_broker;
 mod fanout;
 mod flowing;
 mod gate;
+mod history;
 mod holding;
 mod one_run;
 mod shown;

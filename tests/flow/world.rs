@@ -119,6 +119,12 @@ impl World {
         self.book.borrow().as_ref().unwrap().take_learnt()
     }
 
+    /// Has what filters said written down.
+    pub(crate) async fn flush_verdicts(&self) {
+        let context = self.context.borrow().clone().unwrap();
+        context.flush_verdicts().await;
+    }
+
     /// Starts a watcher on the state file as it is.
     pub(crate) fn start(&self) {
         self.start_with(limits());

@@ -31,6 +31,7 @@ impl Ledger {
             queue: QueueName::new("q"),
             key: DeliveryKey::new(kind, "k"),
             message_id: None,
+            refused_times: None,
             content: "content".into(),
             redelivered,
             again: false,

@@ -29,9 +29,11 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         let mut tries = 0;
         let bound = loop {
             let is_ahead = |id| ahead.iter().any(|(of, _)| *of == id);
+            let key_of =
+                |route: &Route| route.key_of(&self.hand.envelope, &self.hand.key, self.desk.context.body_limits());
             let candidate = |(row, route): (&_, &Rc<Route>)| Candidate {
                 target: format!("dag:{}", route.subscription.dag_id),
-                key: None,
+                key: key_of(route),
                 row: *row,
                 send: is_ahead(route.subscription.id),
             };
@@ -57,6 +59,8 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
             let (matched, dropped) = (!bound.matches.is_empty(), bound.no_match == Some(NoMatch::Drop));
             let error = verdicts.error.as_deref();
             self.desk.sight.note(&self.hand.envelope.queue, Seen { matched, dropped, error });
+            let message = (&self.hand.envelope, &self.hand.key);
+            self.desk.context.verdicts.note(&self.table, message, verdicts.said, self.now_ms());
         }
         self.error = verdicts.error;
         let is_alone = bound.matches.len() == 1;

@@ -8,13 +8,13 @@ use tokio::time::sleep;
 use super::Matched;
 use crate::domain::attempt::{Hold, Input, Trouble, conf_origin};
 use crate::domain::gate::{Deliver, Dropped, Judgement, deliver, judge};
-use crate::domain::key::KeyKind;
 use crate::domain::ledger::ConfOrigin;
 use crate::domain::options::OnMissing;
 use crate::domain::outcome::{RunLookup, TriggerAnswer};
 use crate::pipeline::body::{self, NoConf};
 use crate::pipeline::context::Arrow;
 use crate::pipeline::dags::ask_in_place;
+use crate::pipeline::history::{answer_text, lookup_text};
 use crate::pipeline::hold::Woken;
 use crate::pipeline::places::Place;
 use crate::pipeline::targets::Ask;
@@ -67,7 +67,7 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
     pub(super) async fn trigger(&mut self) -> Result<Input, Woken> {
         let desk = Rc::clone(&self.desk);
         let (envelope, run) = (&Rc::clone(&self.hand).envelope, self.ledgered.run_id.clone());
-        let conf = match body::conf(&desk.context, envelope, self.subscription.id, &run).await {
+        let conf = match body::conf(&desk.context, envelope, self.subscription.id, (&run, &self.ledgered.key)).await {
             Ok(conf) => conf,
             Err(NoConf::Unfit(reason)) => return Ok(Input::Unfit(reason)),
             Err(NoConf::Later(reason)) => return Ok(Input::NotNow(reason)),
@@ -76,6 +76,9 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         self.tried = true;
         let answer = desk.context.runs.trigger(&self.subscription.dag_id, &run, &conf).await;
         desk.context.at(Arrow::Answered);
+        if let Some(text) = answer_text(&answer) {
+            self.note_attempt(text).await;
+        }
         self.target.answered(&self.key, &answer, desk.context.seed());
         self.probe = None;
         if let TriggerAnswer::TargetFault(reason) = &answer {
@@ -89,8 +92,9 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         self.let_through().await?;
         let Some(_permit) = self.permit().await? else { return Ok(Input::Begin) };
         let lookup = self.desk.context.runs.look_up(&self.subscription.dag_id, &self.ledgered.run_id).await;
+        self.note_attempt(lookup_text(&lookup)).await;
         let origin = match &lookup {
-            RunLookup::Found(run) => conf_origin(&run.conf, &self.hand.envelope),
+            RunLookup::Found(run) => conf_origin(&run.conf, &self.hand.envelope, &self.ledgered.key),
             RunLookup::Absent | RunLookup::Unknown(_) => ConfOrigin::Silent,
         };
         if let RunLookup::Unknown(reason) = &lookup {
@@ -98,6 +102,14 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
             self.probe = None;
         }
         Ok(Input::LookedUp(lookup, origin))
+    }
+
+    /// For people who ask why.
+    async fn note_attempt(&self, text: String) {
+        if let Some(row) = self.ledgered.row {
+            let (store, run_id) = (&self.desk.context.store, self.ledgered.run_id.clone());
+            store.attempt_failed(row, run_id, text, self.now_ms()).await;
+        }
     }
 
     /// Waits while its target takes no runs and another message is the one that may ask. Returns whether it had to.
@@ -178,7 +190,7 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
             }
             match self.ledgered.mark_sent(&self.desk.context.store, self.now_ms()).await {
                 Ok(()) => self.recorded_sent = true,
-                Err(_) if self.hand.key.kind() == KeyKind::MessageId => return Ok(Some(permit)),
+                Err(_) if self.ledgered.key.kind().is_an_id() => return Ok(Some(permit)),
                 Err(error) => {
                     drop(permit);
                     self.probe = None;

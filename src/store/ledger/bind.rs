@@ -3,12 +3,12 @@
 use rusqlite::Connection;
 
 use super::copies::{self, PartBound};
-use super::rows::{Of, insert, open_rows, release, resume, seen};
+use super::rows::{Of, insert, open_rows, release, resume, seen, take_up_again};
 use super::{Bound, BoundMatch, Candidate, NewDelivery, RowId};
 use crate::domain::ids::SubscriptionId;
 use crate::domain::ledger::{self as rules, Arrival, Binding, Row, State, state_code};
 use crate::domain::routing::{self, Verdict};
-use crate::domain::run_id::run_id;
+use crate::domain::run_id::{replay_run_id, run_id};
 use crate::domain::settlement::{self, Match, Progress};
 
 /// What the rules say of a delivery and one candidate.
@@ -24,7 +24,7 @@ impl Found<'_> {
     fn frozen(&self) -> Option<Match> {
         let progress = match self.binding {
             Binding::New { .. } => return None,
-            Binding::Start { .. } => Progress::Unsent,
+            Binding::Start { .. } | Binding::Replay { .. } => Progress::Unsent,
             Binding::LookUp { .. } => Progress::InDoubt,
             Binding::SettleAgain { outcome, .. } => Progress::Done(outcome),
         };
@@ -35,7 +35,7 @@ impl Found<'_> {
     fn row(&self) -> Option<&(RowId, Row)> {
         match self.binding {
             Binding::New { .. } => None,
-            Binding::Start { n } | Binding::LookUp { n } | Binding::SettleAgain { n, .. } => {
+            Binding::Start { n } | Binding::LookUp { n } | Binding::Replay { n } | Binding::SettleAgain { n, .. } => {
                 self.rows.iter().find(|(_, row)| row.n == n)
             }
         }
@@ -58,6 +58,7 @@ pub(super) fn bind(
         Some(PartBound::Row((row, _), _)) => Some(row),
         None => None,
     };
+    let has_a_past = redelivered || d.refused_times.is_some();
     let mut found = Vec::with_capacity(candidates.len());
     for candidate in candidates {
         let of = Of { delivery: d, target: &candidate.target, key: candidate.key.as_ref().unwrap_or(&d.key) };
@@ -70,14 +71,26 @@ pub(super) fn bind(
             continue;
         }
         // A row that is not judged to match has something to say only where there may be rows of it.
-        if !redelivered && candidate.row.verdict != Some(Verdict::Match) {
+        if !has_a_past && candidate.row.verdict != Some(Verdict::Match) {
             continue;
         }
-        let arrival = Arrival { redelivered, epoch: d.epoch, key_kind: of.key.kind(), content: &d.content };
+        let arrival = Arrival {
+            redelivered,
+            refused_times: d.refused_times,
+            epoch: d.epoch,
+            key_kind: of.key.kind(),
+            content: &d.content,
+        };
         let rows = open_rows(connection, of)?;
         let open: Vec<Row> = rows.iter().map(|(_, row)| row.clone()).collect();
         let binding = rules::bind(&open, seen(connection, of)?, &arrival);
         found.push(Found { of, candidate, rows, binding });
+    }
+    if found.iter().any(|found| matches!(found.binding, Binding::Replay { .. })) {
+        for found in found.iter_mut().filter(|found| matches!(found.binding, Binding::New { .. })) {
+            let open: Vec<Row> = found.rows.iter().map(|(_, row)| row.clone()).collect();
+            found.binding = rules::started_before(&open).unwrap_or(found.binding.clone());
+        }
     }
     let frozen: Vec<Match> = found.iter().filter_map(Found::frozen).collect();
     let routed: Vec<routing::Row> = candidates.iter().map(|candidate| candidate.row).collect();
@@ -105,6 +118,13 @@ fn keep(connection: &Connection, found: &Found<'_>, now_ms: i64) -> rusqlite::Re
             let run_id = named(*n);
             let row = insert(connection, *of, (Some(subscription), *n), state, &run_id, now_ms)?;
             Ok(BoundMatch { subscription, row, binding, run_id })
+        }
+        (Binding::Replay { n }, known) => {
+            let (row, known) = known.expect("the rules name a row they were given");
+            let (first, replay) = (if of.key.kind().is_an_id() { 1 } else { *n }, known.replays + 1);
+            let run_id = replay_run_id(&of.delivery.queue, of.key, first, replay);
+            take_up_again(connection, *row, state, (replay, &run_id), of.delivery.epoch, now_ms)?;
+            Ok(BoundMatch { subscription, row: *row, binding, run_id })
         }
         (Binding::Start { n } | Binding::LookUp { n } | Binding::SettleAgain { n, .. }, known) => {
             let (row, known) = known.expect("the rules name a row they were given");

@@ -202,7 +202,7 @@ pub(super) fn bind_part(
     let found = connection
         .prepare_cached(&sql)?
         .query_row(params![conn_id, queue, target, kind, text, part.n], |sql| {
-            let copies = Copies { made: sql.get(9)?, confirmed: sql.get(10)?, original_is_open: sql.get(11)? };
+            let copies = Copies { made: sql.get(10)?, confirmed: sql.get(11)?, original_is_open: sql.get(12)? };
             Ok((read_row(sql)?, copies))
         })
         .optional()?;
@@ -241,6 +241,7 @@ fn adopt(
         epoch: of.delivery.epoch,
         is_first_delivery: false,
         content: of.delivery.content.clone(),
+        replays: 0,
         settled_before_end_ms: None,
     };
     Ok((row, known))
@@ -276,8 +277,10 @@ pub(super) fn unmatched_row(connection: &Connection, d: &NewDelivery, now_ms: i6
 
 /// Notes that the broker has read the verbs of deliveries of these rows.
 pub(super) fn read(connection: &Connection, rows: &[(RowId, Read)], now_ms: i64) -> rusqlite::Result<()> {
+    // What came before a row was taken up again, as of a replay, does not settle it.
     let settled = "UPDATE ledger SET state = 'settled', settled_at_ms = ?2, original_open = original_open * ?3, \
-                   updated_at_ms = max(?2, updated_at_ms + 1) WHERE id = ?1";
+                   updated_at_ms = max(?2, updated_at_ms + 1) \
+                   WHERE id = ?1 AND NOT (replays > 0 AND state IN ('received', 'sent'))";
     for (row, read) in rows {
         match read {
             Read::Settled => connection.prepare_cached(settled)?.execute(params![row.0, now_ms, 0])?,

@@ -41,6 +41,8 @@ pub struct NewDelivery {
     pub redelivered: bool,
     /// It was bound before in this epoch, and its rows were released since.
     pub again: bool,
+    /// It was refused from this queue so often, and put back.
+    pub refused_times: Option<u32>,
     /// The epoch it arrived in.
     pub epoch: Epoch,
     /// What it says as a copy, where it is one that is believed.
@@ -58,6 +60,13 @@ pub struct Candidate {
     pub row: routing::Row,
     /// Its request follows at once if nothing was asked for yet: its row is then `sent`, else `received`.
     pub send: bool,
+}
+
+impl Candidate {
+    /// Its subscription and the key of its row, where that is not the delivery's own.
+    pub fn own_key(&self) -> Option<(SubscriptionId, DeliveryKey)> {
+        self.key.clone().map(|key| (self.row.subscription, key))
+    }
 }
 
 /// What a delivery is bound to.

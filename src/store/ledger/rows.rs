@@ -30,13 +30,13 @@ impl<'a> Of<'a> {
     }
 
     fn may_be_back(self) -> bool {
-        self.delivery.redelivered || self.delivery.again
+        self.delivery.redelivered || self.delivery.again || self.delivery.refused_times.is_some()
     }
 }
 
 /// What [`read_row`] reads.
 pub(super) const ROW: &str = "SELECT l.id, l.n, l.state, l.outcome, l.run_id, l.epoch, l.is_first_delivery, l.content, \
-                                     e.ended_at_ms - l.settled_at_ms";
+                                     l.replays, e.ended_at_ms - l.settled_at_ms";
 
 /// The rows of a key; its columns are [`Of::columns`].
 pub(super) const WHERE_KEY: &str =
@@ -54,8 +54,15 @@ pub(super) fn open_rows(connection: &Connection, of: Of<'_>) -> rusqlite::Result
         statement.query_map(of.columns(), read_row)?.collect()
     };
     let mut rows = read("INDEXED BY ledger_unsettled", "l.state <> 'settled'")?;
-    if of.key.kind().is_an_id() {
+    let is_replay = of.delivery.refused_times.is_some();
+    if of.key.kind().is_an_id() || is_replay {
         rows.extend(read("", "l.state = 'settled' ORDER BY l.n DESC LIMIT 8")?);
+    }
+    if is_replay {
+        let refused = read("", "l.state = 'settled' AND l.outcome = 'dlq' ORDER BY l.n LIMIT 1")?;
+        rows.extend(
+            refused.into_iter().filter(|(id, _)| !rows.iter().any(|(known, _)| known == id)).collect::<Vec<_>>(),
+        );
     }
     Ok(rows)
 }
@@ -67,7 +74,10 @@ pub(super) fn seen(connection: &Connection, of: Of<'_>) -> rusqlite::Result<Seen
         .prepare_cached(&format!("SELECT n, content FROM ledger WHERE {KEY} ORDER BY n DESC LIMIT 1"))?
         .query_row(of.columns(), |row| Ok((row.get::<_, u32>(0)?, row.get::<_, String>(1)?)))
         .optional()?;
-    let Some((highest, content)) = newest else { return Ok(Seen::default()) };
+    let removed =
+        removed_up_to(connection, of.delivery.conn_id.as_str(), of.delivery.queue.as_str(), of.target, of.key.kind())?;
+    let Some((highest, content)) = newest else { return Ok(Seen { highest: removed, ..Seen::default() }) };
+    let highest = highest.max(removed);
     let has_twins = of.may_be_back() && {
         let sql = format!("SELECT count(*) > 1 FROM (SELECT 1 FROM ledger WHERE {KEY} AND is_first_delivery LIMIT 2)");
         connection.prepare_cached(&sql)?.query_row(of.columns(), |row| row.get(0))?
@@ -86,7 +96,8 @@ pub(super) fn read_row(sql: &SqlRow<'_>) -> rusqlite::Result<(RowId, Row)> {
         epoch: Epoch(sql.get(5)?),
         is_first_delivery: sql.get(6)?,
         content: sql.get(7)?,
-        settled_before_end_ms: sql.get(8)?,
+        replays: sql.get(8)?,
+        settled_before_end_ms: sql.get(9)?,
     };
     Ok((RowId(sql.get(0)?), row))
 }
@@ -112,6 +123,38 @@ pub(super) fn insert(
         ":message_id": d.message_id.as_deref().filter(|id| *id != of.key.text()),
     })?;
     Ok(RowId(connection.last_insert_rowid()))
+}
+
+/// Rows of fingerprints that were removed had no number above this one. Equal ids share a run id whatever their numbers.
+pub(super) fn removed_up_to(
+    connection: &Connection,
+    conn_id: &str,
+    queue: &str,
+    target: &str,
+    kind: KeyKind,
+) -> rusqlite::Result<u32> {
+    if kind.is_an_id() {
+        return Ok(0);
+    }
+    let sql = "SELECT highest FROM numbers WHERE conn_id = ?1 AND queue = ?2 AND target = ?3";
+    let highest = connection.prepare_cached(sql)?.query_row([conn_id, queue, target], |row| row.get(0)).optional()?;
+    Ok(highest.unwrap_or(0))
+}
+
+/// A refused row begins anew, as that of a replay.
+pub(super) fn take_up_again(
+    connection: &Connection,
+    row: RowId,
+    state: &str,
+    (replay, run_id): (u32, &RunId),
+    epoch: Epoch,
+    now_ms: i64,
+) -> rusqlite::Result<()> {
+    let sql = "UPDATE ledger SET state = ?2, replays = ?3, run_id = ?4, epoch = ?5, deliveries = deliveries + 1, outcome = NULL, \
+               reason = NULL, decided_at_ms = NULL, settled_at_ms = NULL, sent_at_ms = iif(?2 = 'sent', ?6, NULL), \
+               updated_at_ms = max(?6, updated_at_ms + 1) WHERE id = ?1";
+    let values = params![row.0, state, replay, run_id.as_str(), epoch.0, now_ms];
+    connection.prepare_cached(sql)?.execute(values).map(drop)
 }
 
 pub(super) fn resume(
@@ -141,6 +184,7 @@ pub(super) fn take_next_number(connection: &Connection, row: RowId, now_ms: i64)
         )?
         .query_row(params![conn_id, queue, target, kind, key], |sql| sql.get(0))?;
     let kind = KeyKind::from_code(&kind).expect("held by a CHECK");
+    let highest = highest.max(removed_up_to(connection, &conn_id, &queue, &target, kind)?);
     let n = rules::number_after_clash(highest, kind, now_ms);
     let run_id = run_id(&QueueName::new(queue), &DeliveryKey::new(kind, key), n);
     let sql = "UPDATE ledger SET n = ?2, run_id = ?3, state = 'sent', sent_at_ms = ?4, \
