@@ -6,13 +6,16 @@ use std::rc::Rc;
 use futures_util::future::LocalBoxFuture;
 
 use crate::domain::content::BodyLimits;
-use crate::domain::copy::{CopyHeader, HEADER, Part, Undressed, undress};
+use crate::domain::copy::{CopyHeader, HEADER, Part, UNMATCHED_TARGET, Undressed, undress};
 use crate::domain::envelope::Envelope;
 use crate::domain::key::DeliveryKey;
 use crate::domain::run_id::replays_behind;
 use crate::domain::table::{Route, Table};
 use crate::ports::{Broker, Outgoing, Published};
 use crate::telemetry::events;
+
+/// The header in which the broker says that it dead-lettered a message. A copy carries that of its original inside.
+const DEATHS: &str = "x-death";
 
 /// Publishes copies, and takes those that arrive apart.
 pub(super) struct Copies {
@@ -36,7 +39,8 @@ impl Copies {
         (self.publish)(copy).await
     }
 
-    /// The message as it was before it was copied, and what it says as a copy. All others come out as they went in.
+    /// The message as it was before it was copied, and what it says as a copy. All others come out as they went in. `table`: the rows
+    /// of the queue, which may take a key of their own from it.
     pub(super) fn undressed(
         &self,
         envelope: Envelope,
@@ -46,9 +50,17 @@ impl Copies {
         if !envelope.headers.contains_key(HEADER) {
             return (envelope, None);
         }
-        match undress(&envelope, DeliveryKey::of, |original, part| follows(table, limits, original, part)) {
+        match undress(&envelope, DeliveryKey::of, |original, part| follows(original, part, table, limits)) {
             Undressed::Plain => (envelope, None),
-            Undressed::Copy(original, header) => (*original, Some(header)),
+            Undressed::Copy(original, header) => match envelope.headers.get(DEATHS) {
+                None => (*original, Some(header)),
+                // It was dead-lettered and put back: a message that was refused before, and no copy any more.
+                Some(deaths) => {
+                    let mut original = *original;
+                    original.headers.insert(DEATHS.to_owned(), deaths.clone());
+                    (original, None)
+                }
+            },
             Undressed::Forged(why) => {
                 if !self.doubted.replace(true) {
                     tracing::warn!(
@@ -65,13 +77,13 @@ impl Copies {
     }
 }
 
-/// Whether a row of this message may have the number and the run id that a copy names: by its own key, or by that of a
-/// subscription with the part's target.
-fn follows(table: &Table, limits: BodyLimits, original: &Envelope, part: &Part) -> bool {
+/// Whether this message can have the number and the run id that a copy names. A target that is not known has no say.
+fn follows(original: &Envelope, part: &Part, table: &Table, limits: BodyLimits) -> bool {
     let own = DeliveryKey::of(original);
-    let is = |key: &DeliveryKey| replays_behind(&original.queue, key, part.n, &part.run_id).is_some();
-    let named = |route: &Rc<Route>| {
-        route.target() == part.target && route.key_of(original, &own, limits).is_some_and(|key| is(&key))
-    };
-    is(&own) || table.routes().iter().any(named)
+    let route = table.routes().iter().find(|route| route.target() == part.target);
+    if route.is_none() && part.target != UNMATCHED_TARGET {
+        return true;
+    }
+    let key = route.and_then(|route| route.key_of(original, &own, limits)).unwrap_or(own);
+    replays_behind(&original.queue, &key, part.n, &part.run_id).is_some()
 }

@@ -57,6 +57,7 @@ pub(super) async fn bind<S>(
     let delivery = delivery(hand, again);
     let keys: Vec<(SubscriptionId, DeliveryKey)> = candidates.iter().filter_map(Candidate::own_key).collect();
     let key_of = |id| keys.iter().find(|(of, _)| *of == id).map_or(key, |(_, own)| own).clone();
+    let are_ids = |started: &[SubscriptionId]| started.iter().all(|id| key_of(*id).kind().is_an_id());
     match (store.bind(delivery, candidates, now_ms).await, routed) {
         (Ok(bound), _) => {
             let recorded = |one: BoundMatch| Ledgered {
@@ -69,9 +70,7 @@ pub(super) async fn bind<S>(
             let StoreBound { matches, no_match, superseded, beside } = bound;
             Ok(Bound { matches: matches.into_iter().map(recorded).collect(), no_match, superseded, beside })
         }
-        (Err(error), Routed::Start(started))
-            if started.iter().all(|id| key_of(*id).kind().is_an_id()) && copy.is_none() =>
-        {
+        (Err(error), Routed::Start(started)) if are_ids(&started) && copy.is_none() => {
             tracing::debug!(%error, "going on without a row: the message has an id");
             let unrecorded = |subscription| {
                 let key = key_of(subscription);

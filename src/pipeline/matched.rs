@@ -78,6 +78,7 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         let (slot, permit) = ahead.map(|ahead| (ahead.slot, ahead.place)).unzip();
         let (kind, redelivered) = (ledgered.key.kind(), hand.envelope.redelivered);
         let (attempt, done) = match ledgered.binding {
+            Binding::Start { .. } if hand.copy.is_some() => (Attempt::of_copy(kind), None),
             Binding::New { .. } | Binding::Start { .. } | Binding::Replay { .. } => {
                 (Attempt::fresh(kind, redelivered), None)
             }

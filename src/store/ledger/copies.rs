@@ -280,7 +280,8 @@ pub(super) fn unmatched_row(connection: &Connection, d: &NewDelivery, now_ms: i6
 pub(super) fn read(connection: &Connection, rows: &[(RowId, Read)], now_ms: i64) -> rusqlite::Result<()> {
     // What came before a row was taken up again, as of a replay, does not settle it.
     let settled = "UPDATE ledger SET state = 'settled', settled_at_ms = ?2, original_open = original_open * ?3, \
-                   updated_at_ms = max(?2, updated_at_ms + 1) WHERE id = ?1 AND NOT (replays > 0 AND state IN ('received', 'sent'))";
+                   updated_at_ms = max(?2, updated_at_ms + 1) \
+                   WHERE id = ?1 AND NOT (replays > 0 AND state IN ('received', 'sent'))";
     for (row, read) in rows {
         match read {
             Read::Settled => connection.prepare_cached(settled)?.execute(params![row.0, now_ms, 0])?,
