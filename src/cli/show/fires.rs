@@ -113,6 +113,10 @@ fn chain(Told { fire, failed_attempts }: &Told, paint: Paint) -> Vec<String> {
     if let (Some(at_ms), Some(run_id)) = (fire.sent_at_ms, &fire.run_id) {
         say(Some(at_ms), format!("run asked for last: {run_id}"));
     }
+    if word == Word::Gone {
+        say(fire.settled_at_ms, "gone: purged, taken by another consumer, or settled unnoticed".to_owned());
+        return all;
+    }
     if word != Word::Open {
         let reason = fire.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         say(fire.decided_at_ms, format!("{}{reason}", word.code()));
