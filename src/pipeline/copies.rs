@@ -10,7 +10,7 @@ use crate::domain::copy::{CopyHeader, HEADER, Part, UNMATCHED_TARGET, Undressed,
 use crate::domain::envelope::Envelope;
 use crate::domain::key::DeliveryKey;
 use crate::domain::run_id::replays_behind;
-use crate::domain::table::{Route, Table};
+use crate::domain::table::Table;
 use crate::ports::{Broker, Outgoing, Published};
 use crate::telemetry::events;
 
