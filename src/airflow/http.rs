@@ -9,6 +9,7 @@
 //! - an idle client holds no timer: a pooled connection is dropped after 4 s (Airflow's own servers keep one for 5 s), and
 //!   with the last one the pool's timer ends.
 
+use std::cell::RefCell;
 use std::error::Error as _;
 use std::time::Duration;
 
@@ -66,6 +67,8 @@ pub(super) struct Http {
     client: reqwest::Client,
     /// Without a trailing slash, user or query.
     base: String,
+    /// The path that was asked for last, and its URL: most requests go where the one before went, and a URL is not cheap to read.
+    last: RefCell<Option<(String, Url)>>,
     /// Bound of one exchange, as configured.
     pub(super) timeout: Duration,
 }
@@ -91,7 +94,7 @@ impl Http {
         let roots = if base.starts_with("https:") { tls::config(settings.ca_file.as_deref())? } else { tls::unused()? };
         builder = builder.tls_backend_preconfigured(roots);
         let client = builder.build().map_err(|error| AirflowError::Client(chain(&error)))?;
-        Ok(Self { client, base, timeout: settings.request_timeout })
+        Ok(Self { client, base, last: RefCell::default(), timeout: settings.request_timeout })
     }
 
     /// A request without a body.
@@ -134,12 +137,12 @@ impl Http {
     /// As [`Http::send`].
     pub(super) async fn send_keeping_cookies(&self, ask: Ask) -> Answer {
         let echo = Echo::of(&ask.headers);
-        let request = self
-            .client
-            .request(ask.method, format!("{}{}", self.base, ask.path))
-            .headers(ask.headers)
-            .timeout(ask.timeout)
-            .body(ask.body);
+        let to = match self.url(ask.path) {
+            Ok(url) => self.client.request(ask.method, url),
+            // Refused by the client in its own words.
+            Err(text) => self.client.request(ask.method, text),
+        };
+        let request = to.headers(ask.headers).timeout(ask.timeout).body(ask.body);
         let mut response = match request.send().await {
             Ok(response) => response,
             Err(error) => {
@@ -167,6 +170,18 @@ impl Http {
             }
         };
         Answer { exchange, cookies }
+    }
+
+    /// The URL of a path, or the text that is none.
+    fn url(&self, path: String) -> Result<Url, String> {
+        let mut last = self.last.borrow_mut();
+        if let Some((_, url)) = last.as_ref().filter(|(last, _)| *last == path) {
+            return Ok(url.clone());
+        }
+        let text = format!("{}{path}", self.base);
+        let url = Url::parse(&text).map_err(|_| text)?;
+        *last = Some((path, url.clone()));
+        Ok(url)
     }
 
     /// Only an error of the connecting phase proves that nothing was sent.
