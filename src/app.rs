@@ -112,6 +112,8 @@ pub async fn run(inputs: Inputs) -> Result<(), AppError> {
     let declarations = Folder::new(settings.dags.clone(), known.map(ignore_syntax));
     let mut helpers = JoinSet::new();
     helpers.spawn_local(prune_bodies(bodies(&settings)));
+    let tending = Rc::clone(&context);
+    helpers.spawn_local(kept_up(move || pipeline::tend_history(Rc::clone(&tending))));
     if can_start {
         helpers.spawn_local(greet_airflow(Rc::clone(&context), connections, declarations.syntax()));
         let asking = Rc::clone(&context);
@@ -186,6 +188,7 @@ fn context(
     let clock: Clock = Rc::new(now_ms);
     Context::new(store, airflow, clock, limits, identity, Rc::new(move |arrow: Arrow| on_arrow(arrow.code())))
         .with_bodies(settings.consume.body, bodies(settings))
+        .with_retention(settings.history)
 }
 
 fn bodies(settings: &Settings) -> Bodies {

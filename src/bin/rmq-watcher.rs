@@ -29,6 +29,10 @@ enum Verb {
     Subscriptions(cli::subscriptions::Args),
     /// List what is declared in the DAG folder and what is refused; needs no Airflow and no broker.
     Scan(Scan),
+    /// Show what became of the newest messages.
+    Fires(cli::fires::Args),
+    /// Show what became of one message, and why.
+    Why(cli::why::Args),
     /// Try filters.
     Filter(cli::filter::FilterArgs),
 }
@@ -80,7 +84,9 @@ fn main() {
             let order = cli::scan::Order { folder: dir, config, explain, json };
             tool(async move |out: &mut dyn Write| cli::scan::run(&order, out))
         }
-        Verb::Filter(args) => tool(async move |out: &mut dyn Write| cli::filter::run(&args, out)),
+        Verb::Fires(args) => tool(async move |out: &mut dyn Write| cli::fires::run(args, out).await),
+        Verb::Why(args) => tool(async move |out: &mut dyn Write| cli::why::run(&args, out)),
+        Verb::Filter(args) => tool(async move |out: &mut dyn Write| cli::filter::run(args, out).await),
     };
     exit::leave(code)
 }

@@ -120,7 +120,7 @@ impl Consumer for LapinConsumer {
         self.on_their_way.drain(..).collect()
     }
 
-    async fn resume(&mut self, tag: ConsumerTag) -> Result<(), BrokerFault> {
+    async fn resume(&mut self, tag: ConsumerTag, prefetch: u16) -> Result<(), BrokerFault> {
         if let Some(fault) = &self.ended {
             return Err(fault.clone());
         }
@@ -137,12 +137,18 @@ impl Consumer for LapinConsumer {
         }
         let queue = ShortString::try_new(self.order.queue.as_str()).map_err(|_| too_long(place, &self.order, QUEUE))?;
         let short_tag = ShortString::try_new(tag.as_str()).map_err(|_| too_long(place, &self.order, TAG))?;
-        let consume =
-            self.life.channel.basic_consume(queue, short_tag, BasicConsumeOptions::default(), FieldTable::default());
+        let channel = &self.life.channel;
+        let consume = async {
+            if prefetch != self.order.prefetch {
+                // Counts for consumers that begin after it.
+                channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
+            }
+            channel.basic_consume(queue, short_tag, BasicConsumeOptions::default(), FieldTable::default()).await
+        };
         match timeout(self.life.link.rpc_timeout, consume).await {
             Ok(Ok(stream)) => {
                 (self.stream, self.state, self.ended) = (stream, State::Consuming, None);
-                self.order.tag = tag;
+                (self.order.tag, self.order.prefetch) = (tag, prefetch);
                 Ok(())
             }
             Ok(Err(error)) => Err(fault::channel(place, DOING, &self.order.queue, &error)),

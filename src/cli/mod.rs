@@ -2,10 +2,11 @@
 
 pub mod check;
 pub mod filter;
+pub mod fires;
 pub mod status;
 pub mod subscriptions;
+pub mod why;
 
-mod message_file;
 pub mod scan;
 mod show;
 mod state;

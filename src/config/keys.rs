@@ -124,9 +124,17 @@ pub static RECONCILE_CYCLE_TIMEOUT_SECS: Key = Key::new(
     "whole seconds from 1 to 86400",
     Derived("three times the interval, at least `300`"),
 );
+/// How long rows of the history are kept.
+pub static HISTORY_KEEP_DAYS: Key = Key::new("history", "keep_days", "whole days from 1 to 3650", Text("30"));
+/// How many.
+pub static HISTORY_KEEP_ROWS: Key =
+    Key::new("history", "keep_rows", "a whole number from 1000 to 10000000", Text("200000"));
+/// How much of refused messages.
+pub static HISTORY_KEEP_REFUSED_MIB: Key =
+    Key::new("history", "keep_refused_mib", "whole MiB from 1 to 1048576", Text("256"));
 
 /// All of them.
-pub static KEYS: [&Key; 19] = [
+pub static KEYS: [&Key; 22] = [
     &STATE_DIR,
     &AIRFLOW_URL,
     &AIRFLOW_USERNAME,
@@ -146,4 +154,7 @@ pub static KEYS: [&Key; 19] = [
     &CONSUME_BODY_FILE_DAYS,
     &RECONCILE_INTERVAL_SECS,
     &RECONCILE_CYCLE_TIMEOUT_SECS,
+    &HISTORY_KEEP_DAYS,
+    &HISTORY_KEEP_ROWS,
+    &HISTORY_KEEP_REFUSED_MIB,
 ];

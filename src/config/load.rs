@@ -16,6 +16,7 @@ use super::sources::Sources;
 use crate::domain::content::{BodyLimits, LargeBody};
 use crate::domain::cycle_settings::{self, Configured, CycleSettings, DAY_SECS, Variable};
 use crate::domain::nearest::nearest;
+use crate::domain::retention::Retention;
 
 /// Airflow's Variable for the interval, as an environment variable.
 ///
@@ -47,6 +48,7 @@ impl Settings {
         let log = read_log(&mut reader);
         let consume = read_consume(&mut reader);
         let reconcile = read_reconcile(&mut reader, &mut warnings);
+        let history = read_history(&mut reader);
         let dags = dags::read(&mut reader, &airflow_own, &airflow_home, &mut warnings);
 
         if !reader.problems.is_empty() {
@@ -60,6 +62,7 @@ impl Settings {
             log,
             consume,
             reconcile,
+            history,
             file: sources.file.as_ref().map(|(path, _)| path.clone()),
             hostname: sources.hostname.clone(),
             warnings,
@@ -204,9 +207,22 @@ fn read_consume(reader: &mut Reader<'_>) -> ConsumeSettings {
             max_bytes: reader.required(&keys::CONSUME_MAX_BODY_BYTES, body_bytes, usize::to_string),
             large: reader.required(&keys::CONSUME_LARGE_BODY, large_body, |large| large.name().to_owned()),
         },
-        body_files_kept_for: reader
-            .required(&keys::CONSUME_BODY_FILE_DAYS, days, |kept| (kept.as_secs() / u64::from(DAY_SECS)).to_string()),
+        body_files_kept_for: reader.required(&keys::CONSUME_BODY_FILE_DAYS, days, show_days),
     }
+}
+
+fn read_history(reader: &mut Reader<'_>) -> Retention {
+    let (rows, mib) = (|raw: &Raw| raw.integer(1_000..=10_000_000), |raw: &Raw| raw.integer(1..=1_048_576));
+    let kept_for = reader.required(&keys::HISTORY_KEEP_DAYS, days, show_days);
+    Retention {
+        keep_ms: i64::try_from(kept_for.as_millis()).unwrap_or(i64::MAX),
+        keep_rows: reader.required(&keys::HISTORY_KEEP_ROWS, rows, i64::to_string),
+        keep_bytes: reader.required(&keys::HISTORY_KEEP_REFUSED_MIB, mib, i64::to_string) * 1024 * 1024,
+    }
+}
+
+fn show_days(kept: &Duration) -> String {
+    (kept.as_secs() / u64::from(DAY_SECS)).to_string()
 }
 
 fn body_bytes(raw: &Raw) -> Option<usize> {

@@ -12,6 +12,7 @@ use super::dags::DagFolders;
 use super::log::LogSettings;
 use crate::domain::content::BodyLimits;
 use crate::domain::cycle_settings::Configured;
+use crate::domain::retention::Retention;
 
 /// Everything the watcher was told, checked and complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct Settings {
     pub consume: ConsumeSettings,
     /// The control flow's pace.
     pub reconcile: ReconcileSettings,
+    /// How much of what became of messages is kept; default 30 days, 200,000 rows, 256 MiB of refused messages.
+    pub history: Retention,
     /// The configuration file that was read, if there is one.
     pub file: Option<PathBuf>,
     /// This machine's host name; part of every consumer tag.

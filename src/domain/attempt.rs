@@ -11,9 +11,10 @@ use serde_json::Value;
 
 use super::envelope::Envelope;
 use super::fields::without_nul;
-use super::key::KeyKind;
+use super::key::{DeliveryKey, KeyKind};
 use super::ledger::{Clash, ConfOrigin, Outcome, Owner, owner};
 use super::outcome::{RunLookup, TriggerAnswer};
+use super::payload::DEDUP_KEY;
 use super::settlement::Progress;
 
 /// What the attempt asks of the pipeline.
@@ -84,6 +85,10 @@ pub enum Input {
     Begin,
     /// The answer to [`Command::Trigger`].
     Answer(TriggerAnswer),
+    /// In place of an answer: the message cannot be made into a run, whatever its target says of other messages.
+    Unfit(String),
+    /// In place of an answer: nothing can be asked for now, and the target has no part in that.
+    NotNow(String),
     /// The answer to [`Command::LookUp`], with what the found run's conf says of its origin.
     LookedUp(RunLookup, ConfOrigin),
 }
@@ -139,6 +144,12 @@ impl Attempt {
         Self { sent_before: true, must_look_up: true, ..Self::fresh(key_kind, redelivered) }
     }
 
+    /// An attempt for a copy whose row nothing was asked for yet, as far as this watcher knows: a run that is there under its id is its
+    /// own, since another watcher may have had the copy.
+    pub fn of_copy(key_kind: KeyKind) -> Self {
+        Self { sent_before: true, ..Self::fresh(key_kind, true) }
+    }
+
     /// How far the match behind it is, as long as it has not finished.
     pub fn progress(&self) -> Progress {
         if self.must_look_up { Progress::InDoubt } else { Progress::Unsent }
@@ -150,6 +161,8 @@ impl Attempt {
             Input::Begin if self.must_look_up => Command::LookUp,
             Input::Begin => Command::Trigger,
             Input::Answer(answer) => self.answered(answer, target, now_ms),
+            Input::Unfit(reason) => finish(Outcome::Dlq, reason),
+            Input::NotNow(reason) => self.hold(Trouble::Store, reason, None),
             Input::LookedUp(lookup, conf) => self.looked_up(lookup, conf),
         }
     }
@@ -238,14 +251,27 @@ fn finish(outcome: Outcome, reason: impl Into<String>) -> Command {
     Command::Finish { outcome, reason: reason.into() }
 }
 
-/// What a found run's conf says of where it came from, compared with the delivery in hand.
-pub fn conf_origin(conf: &Value, envelope: &Envelope) -> ConfOrigin {
+/// What a found run's conf says of where it came from, compared with the delivery in hand and the key it goes by.
+///
+/// By a `dedup_key` messages with different ids are one. A conf without that key is of a run that was started by another one,
+/// whose text may be the same.
+pub fn conf_origin(conf: &Value, envelope: &Envelope, key: &DeliveryKey) -> ConfOrigin {
     let text = |key: &str| conf.get(key).and_then(Value::as_str);
     let Some(queue) = text("queue") else { return ConfOrigin::Silent };
     let message_id = envelope.properties.message_id.as_deref().map(without_nul);
+    let other_key = match key.kind() {
+        KeyKind::DedupKey => text(DEDUP_KEY) != Some(key.text()),
+        // A run of another message, which had the text of our id in its place.
+        KeyKind::MessageId | KeyKind::Fingerprint if text(DEDUP_KEY).is_some() => {
+            text("message_id") != message_id.as_deref()
+        }
+        KeyKind::MessageId | KeyKind::Fingerprint => {
+            text("message_id").is_some_and(|id| Some(id) != message_id.as_deref())
+        }
+    };
     let differs = queue != envelope.queue.as_str()
         || text("conn_id").is_some_and(|conn| conn != envelope.conn_id.as_str())
-        || text("message_id").is_some_and(|id| Some(id) != message_id.as_deref());
+        || other_key;
     if differs { ConfOrigin::Different } else { ConfOrigin::Same }
 }
 
@@ -269,6 +295,15 @@ mod tests {
 
     fn answer(attempt: &mut Attempt, answer: TriggerAnswer) -> Command {
         attempt.step(Input::Answer(answer), VIEW, 0)
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_made_into_a_run_ends_whatever_its_target_does() {
+        let failing = TargetView { is_failing: true, others_pass: false };
+        let mut attempt = Attempt::fresh(KeyKind::MessageId, false);
+        assert_eq!(attempt.step(Input::Begin, failing, 0), Command::Trigger);
+        let unfit = attempt.step(Input::Unfit("too large".into()), failing, 0);
+        assert_eq!(unfit, finish(Outcome::Dlq, "too large"));
     }
 
     #[test]
@@ -390,13 +425,30 @@ mod tests {
             (json!(null), ConfOrigin::Silent),
             (json!({"queue": 5}), ConfOrigin::Silent),
         ] {
-            assert_eq!(conf_origin(&conf, &e), want, "{conf}");
+            assert_eq!(conf_origin(&conf, &e, &DeliveryKey::of(&e)), want, "{conf}");
         }
         e.properties.message_id = Some("a\0b".into());
         let body = crate::domain::encoding::unpack(None, &e.body, e.body.len()).expect("nothing to unpack");
         let body = crate::domain::payload::Body::Inline(&body);
         let own = crate::domain::payload::immediate_conf(&e, crate::domain::ids::SubscriptionId(1), body);
         let own = Value::Object(own);
-        assert_eq!(conf_origin(&own, &e), ConfOrigin::Same, "what we write is what we read");
+        assert_eq!(conf_origin(&own, &e, &DeliveryKey::of(&e)), ConfOrigin::Same, "what we write is what we read");
+    }
+
+    #[test]
+    fn by_a_dedup_key_messages_of_other_ids_are_one_and_runs_without_it_are_not() {
+        let mut e = envelope("q");
+        e.properties.message_id = Some("m2".into());
+        let key = DeliveryKey::new(KeyKind::DedupKey, "o7");
+        for (conf, want) in [
+            (json!({"queue": "q", "conn_id": "rmq_default", "message_id": "m1", "dedup_key": "o7"}), ConfOrigin::Same),
+            (json!({"queue": "q", "dedup_key": "o8"}), ConfOrigin::Different),
+            (json!({"queue": "q", "message_id": "o7"}), ConfOrigin::Different),
+            (json!({"queue": "other", "dedup_key": "o7"}), ConfOrigin::Different),
+            (json!({"queue": "q", "conn_id": "other", "dedup_key": "o7"}), ConfOrigin::Different),
+            (json!({}), ConfOrigin::Silent),
+        ] {
+            assert_eq!(conf_origin(&conf, &e, &key), want, "{conf}");
+        }
     }
 }

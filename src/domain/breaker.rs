@@ -186,6 +186,14 @@ impl Breaker {
         }
     }
 
+    /// The trouble of its target, with one sentence of Airflow's.
+    pub fn cause(&self) -> Option<(Trouble, &str)> {
+        match &self.state {
+            State::Closed => None,
+            State::Open { cause, .. } | State::Probing { cause, .. } => Some((cause.trouble, &cause.reason)),
+        }
+    }
+
     /// When a probe may go; `None` where everybody may, or one is under way.
     pub fn next_probe_ms(&self) -> Option<i64> {
         match &self.state {
@@ -366,6 +374,7 @@ mod tests {
         assert_eq!(b.blocked(false, until_ms), None);
         let text = "airflow_unavailable: connection refused (1 try in a row)";
         assert_eq!(b.blocked(true, until_ms).as_deref(), Some(text));
+        assert_eq!(b.cause(), Some((Trouble::Unavailable, "connection refused")));
         assert_eq!(b.blocked(false, until_ms - 1).as_deref(), Some(text));
         let mut b = b;
         b.ask("b", false, until_ms);

@@ -3,6 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use super::envelope::{Envelope, Field, Properties, Table};
+use super::replay::refused_before;
 use super::run_id::hex32;
 
 /// Where a key comes from, which decides how far it may be trusted.
@@ -10,6 +11,8 @@ use super::run_id::hex32;
 pub enum KeyKind {
     /// The producer's `message_id`: equal ids are the same message, by the producer's word.
     MessageId,
+    /// What the subscription's `dedup_key` names: equal values are the same message, by the subscription's word.
+    DedupKey,
     /// A digest of everything the producer sent: equal fingerprints may be two messages that look alike.
     Fingerprint,
 }
@@ -19,13 +22,22 @@ impl KeyKind {
     pub fn code(self) -> &'static str {
         match self {
             Self::MessageId => "message_id",
+            Self::DedupKey => "dedup_key",
             Self::Fingerprint => "fingerprint",
         }
     }
 
     /// The kind of that name.
     pub fn from_code(code: &str) -> Option<Self> {
-        [Self::MessageId, Self::Fingerprint].into_iter().find(|kind| kind.code() == code)
+        [Self::MessageId, Self::DedupKey, Self::Fingerprint].into_iter().find(|kind| kind.code() == code)
+    }
+
+    /// Equal keys are one message by somebody's word, and have one run id; equal fingerprints are counted.
+    pub fn is_an_id(self) -> bool {
+        match self {
+            Self::MessageId | Self::DedupKey => true,
+            Self::Fingerprint => false,
+        }
     }
 }
 
@@ -62,10 +74,13 @@ impl DeliveryKey {
     }
 }
 
-/// Digest of what tells two messages under one id apart: routing key and body.
+/// Digest of what tells two messages under one id apart: routing key and body. Of a message that was refused and came back, those
+/// that it had.
 pub fn content_digest(envelope: &Envelope) -> String {
     let mut sum = Sum::default();
-    sum.bytes(envelope.routing_key.as_bytes());
+    let refused = refused_before(envelope);
+    let routing_key = refused.as_ref().and_then(|refused| refused.routing_key.as_deref());
+    sum.bytes(routing_key.unwrap_or(&envelope.routing_key).as_bytes());
     sum.bytes(&envelope.body);
     sum.finish()
 }
@@ -80,9 +95,16 @@ fn is_set_on_the_way(name: &str) -> bool {
 
 fn fingerprint(envelope: &Envelope) -> String {
     let mut sum = Sum::default();
-    sum.bytes(envelope.exchange.as_bytes());
-    sum.bytes(envelope.routing_key.as_bytes());
-    sum.properties(&envelope.properties);
+    let refused = refused_before(envelope);
+    let refused = refused.as_ref();
+    let exchange = refused.and_then(|refused| refused.exchange.as_deref());
+    let routing_key = refused.and_then(|refused| refused.routing_key.as_deref());
+    sum.bytes(exchange.unwrap_or(&envelope.exchange).as_bytes());
+    sum.bytes(routing_key.unwrap_or(&envelope.routing_key).as_bytes());
+    match refused.and_then(|refused| refused.expiration.as_deref()) {
+        Some(had) => sum.properties(&Properties { expiration: Some(had.to_owned()), ..envelope.properties.clone() }),
+        None => sum.properties(&envelope.properties),
+    }
     sum.table(&envelope.headers, is_set_on_the_way);
     sum.bytes(&envelope.body);
     sum.finish()

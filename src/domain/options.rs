@@ -182,13 +182,8 @@ impl Options {
         let set = [
             ("cooldown", self.cooldown != 0),
             ("exchange", self.exchange.is_some()),
-            ("max_concurrent_runs", self.max_concurrent_runs.is_some()),
-            ("on_budget", self.on_budget != default.on_budget),
-            ("on_id_collision", self.on_id_collision != default.on_id_collision),
-            ("dedup_key", self.dedup_key.is_some()),
             ("cooldown_edge", self.cooldown_edge != default.cooldown_edge),
             ("cooldown_key", self.cooldown_key.is_some()),
-            ("ack_deadline_override", self.ack_deadline_override.is_some()),
             ("inputs", self.inputs.is_some()),
             ("ack_on", self.ack_on != default.ack_on),
         ];

@@ -21,6 +21,9 @@ pub enum Body<'a> {
     File(&'a BodyFile),
 }
 
+/// The key of a conf in which the value of the subscription's `dedup_key` stands, only where it was found.
+pub const DEDUP_KEY: &str = "dedup_key";
+
 /// The conf of an immediate run. docs/payload.md describes it for those who write DAGs.
 ///
 /// | key | value |
@@ -36,6 +39,7 @@ pub enum Body<'a> {
 /// | `body_file` | `path`, `size` and `sha256` of the body as published, only where it is in a file |
 /// | `conn_id`, `message_id` (or null), `redelivered` | as delivered |
 /// | `properties` | the basic properties that are set |
+/// | `dedup_key` | see [`DEDUP_KEY`]; added by who knows the subscription's key |
 pub fn immediate_conf(envelope: &Envelope, subscription: SubscriptionId, body: Body<'_>) -> Map<String, Value> {
     let raw: &[u8] = match body {
         Body::Inline(unpacked) => &unpacked.body,

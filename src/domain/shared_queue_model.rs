@@ -199,7 +199,13 @@ impl World {
     fn judge(&mut self, f: usize) {
         let Flight { message, ref rows, .. } = self.flights[f];
         let (redelivered, verdicts) = (self.messages[message].redelivered, self.messages[message].verdicts.clone());
-        let arrival = Arrival { redelivered, epoch: Epoch(self.epoch), key_kind: self.key_kind, content: "c" };
+        let arrival = Arrival {
+            redelivered,
+            refused_times: None,
+            epoch: Epoch(self.epoch),
+            key_kind: self.key_kind,
+            content: "c",
+        };
         let mut numbers = rows.clone();
         let mut frozen: Vec<Match> = Vec::new();
         for row in self.rows.clone() {
@@ -212,10 +218,12 @@ impl World {
                     (State::Received, None) => Progress::Unsent,
                     (State::Sent | State::Decided | State::VerbSent | State::Settled, None) => Progress::InDoubt,
                 },
-                None => match ledger::bind(&of_key, Seen::over(&of_key, "c"), &arrival) {
+                None => match ledger::bind(&of_key, Seen::over(&of_key, "c", 0), &arrival) {
                     Binding::New { .. } => continue,
                     Binding::Start { n } => self.bound(&mut numbers, (id.0, message), n, Progress::Unsent),
-                    Binding::LookUp { n } => self.bound(&mut numbers, (id.0, message), n, Progress::InDoubt),
+                    Binding::LookUp { n } | Binding::Replay { n } => {
+                        self.bound(&mut numbers, (id.0, message), n, Progress::InDoubt)
+                    }
                     Binding::SettleAgain { n, outcome } => {
                         self.bound(&mut numbers, (id.0, message), n, Progress::Done(outcome))
                     }
@@ -235,7 +243,7 @@ impl World {
             let id = one.subscription.0;
             numbers.entry(id).or_insert_with(|| {
                 let of_key = self.ledger.entry((id, message)).or_default();
-                let n = Seen::over(of_key, "c").highest + 1;
+                let n = Seen::over(of_key, "c", 0).highest + 1;
                 of_key.push(new_row(n, Epoch(self.epoch), !redelivered));
                 n
             });
@@ -291,7 +299,7 @@ impl World {
         // The row is written before anything is asked; where rows are made one by one, only now.
         let n = self.flights[f].rows.get(&id.0).copied().unwrap_or_else(|| {
             let of_key = self.ledger.entry((id.0, message)).or_default();
-            let n = Seen::over(of_key, "c").highest + 1;
+            let n = Seen::over(of_key, "c", 0).highest + 1;
             of_key.push(new_row(n, Epoch(self.epoch), true));
             n
         });
@@ -422,6 +430,7 @@ fn new_row(n: u32, epoch: Epoch, is_first_delivery: bool) -> ledger::Row {
         epoch,
         is_first_delivery,
         content: "c".into(),
+        replays: 0,
         settled_before_end_ms: None,
     }
 }

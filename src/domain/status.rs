@@ -13,6 +13,8 @@ pub enum SubscriptionStatus {
     WaitingForDag,
     /// Messages wait in RabbitMQ until the DAG is unpaused.
     PausedDag,
+    /// Airflow says that the target cannot take runs yet: messages are held, or wait in RabbitMQ.
+    PausedTarget,
     /// The target refuses message after message.
     Failing,
     /// No consumer, or nothing can be started: see the last error.
@@ -31,6 +33,7 @@ impl SubscriptionStatus {
             Self::Listening => "listening",
             Self::WaitingForDag => "waiting_for_dag",
             Self::PausedDag => "paused_dag",
+            Self::PausedTarget => "paused_target",
             Self::Failing => "failing",
             Self::Error => "error",
             Self::Invalid => "invalid",
@@ -68,7 +71,8 @@ pub fn subscription_status(attachment: Attachment, trouble: Option<Trouble>) -> 
         (Attachment::Stopped, _) => SubscriptionStatus::Disconnected,
         (Attachment::Listening, None) => SubscriptionStatus::Listening,
         (Attachment::Listening, Some(Trouble::Failing)) => SubscriptionStatus::Failing,
-        (Attachment::Listening, Some(Trouble::Unavailable | Trouble::Access | Trouble::Target | Trouble::Store)) => {
+        (Attachment::Listening, Some(Trouble::Target)) => SubscriptionStatus::PausedTarget,
+        (Attachment::Listening, Some(Trouble::Unavailable | Trouble::Access | Trouble::Store)) => {
             SubscriptionStatus::Error
         }
     }

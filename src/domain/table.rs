@@ -4,11 +4,14 @@
 //! decided in [`super::routing`].
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::content::{BodyLimits, Content, content};
+use super::dedup::Identity;
 use super::envelope::Envelope;
 use super::filter::{self, Filter, FilterProblem, Filters, Message, Reason};
 use super::ids::SubscriptionId;
+use super::key::DeliveryKey;
 use super::routing::{Row, Standing, Verdict};
 use super::subscription::Subscription;
 
@@ -21,6 +24,7 @@ pub struct Route {
     pub standing: Standing,
     /// `None`: not known.
     filter: Option<Filter>,
+    identity: Identity,
 }
 
 impl Route {
@@ -31,12 +35,23 @@ impl Route {
     pub fn new(subscription: Rc<Subscription>, standing: Standing) -> Result<Self, FilterProblem> {
         let filter_data = subscription.options.filter_data.as_ref().unwrap_or(&serde_json::Value::Null);
         let filter = Filter::parse(filter_data)?;
-        Ok(Self { subscription, standing, filter: Some(filter) })
+        let identity = Identity::of(&subscription.options);
+        Ok(Self { subscription, standing, filter: Some(filter), identity })
     }
 
     /// A row that cannot be acted on: what it would take is not known.
     pub fn invalid(subscription: Rc<Subscription>) -> Self {
-        Self { subscription, standing: Standing::Invalid, filter: None }
+        Self { subscription, standing: Standing::Invalid, filter: None, identity: Identity::default() }
+    }
+
+    /// What it starts, as rows of the ledger name it.
+    pub fn target(&self) -> String {
+        format!("dag:{}", self.subscription.dag_id)
+    }
+
+    /// The key of a message's row for this subscription; `None` where that is the message's own.
+    pub fn key_of(&self, envelope: &Envelope, own: &DeliveryKey, limits: BodyLimits) -> Option<DeliveryKey> {
+        self.identity.key_of(envelope, own, limits)
     }
 }
 
@@ -64,6 +79,8 @@ pub struct Verdicts {
     pub rows: Vec<Row>,
     /// What the first filter of a row that takes part failed with: its stable name and its text.
     pub error: Option<String>,
+    /// What each filter said itself, for people; `None` where a row's filter is not known.
+    pub said: Vec<Option<filter::Verdict>>,
 }
 
 impl Table {
@@ -86,6 +103,20 @@ impl Table {
         self.0.routes.iter().filter(|route| route.standing.takes_part())
     }
 
+    /// Whether a row that takes part may reject a message.
+    pub fn has_filter(&self) -> bool {
+        self.taking_part().any(|route| route.filter.as_ref().is_none_or(|filter| !filter.is_empty()))
+    }
+
+    /// How long a delivery may stay unsettled: the shortest time that a subscription that takes part has of its own, or
+    /// `configured` for those that have none.
+    pub fn ack_deadline(&self, configured: Duration) -> Duration {
+        let own = |route: &Rc<Route>| route.subscription.options.ack_deadline_override;
+        let each =
+            self.taking_part().map(|route| own(route).map_or(configured, |secs| Duration::from_secs(secs.into())));
+        each.min().unwrap_or(configured)
+    }
+
     /// The row of a subscription.
     pub fn get(&self, id: SubscriptionId) -> Option<&Rc<Route>> {
         self.0.routes.iter().find(|route| route.subscription.id == id)
@@ -106,10 +137,10 @@ impl Table {
             {
                 error = Some(format!("{}: {reason}", reason.code()));
             }
-            row(route, verdict.as_ref())
+            (row(route, verdict.as_ref()), verdict)
         });
-        let rows = rows.collect();
-        Verdicts { rows, error }
+        let (rows, said) = rows.unzip();
+        Verdicts { rows, error, said }
     }
 
     fn ask(&self, envelope: &Envelope, limits: BodyLimits) -> Vec<filter::Verdict> {

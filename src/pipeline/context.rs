@@ -1,19 +1,21 @@
 //! What all workers share.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Semaphore;
 
 use super::attached::Attached;
+use super::budget::Refusals;
 use super::dags::DagBook;
+use super::history::VerdictLog;
+use super::places::Places;
+use super::queue_book::QueueBook;
+use super::targets::Targets;
 use crate::domain::content::{BodyFile, BodyLimits};
 use crate::domain::ids::{ConsumerTag, DagId, RunId, SubscriptionId};
-use crate::domain::target::TargetHistory;
+use crate::domain::retention::Retention;
 use crate::store::Store;
 use crate::store::bodies::Bodies;
 
@@ -57,12 +59,19 @@ pub enum Arrow {
     VerbSent,
     /// The broker has confirmed; the state file was told.
     Settled,
+    /// The state file knows of a copy that is about to be published.
+    Copying,
+    /// The broker has confirmed the copy; neither the state file nor the original's channel was told.
+    Copied,
 }
 
 impl Arrow {
-    /// All of them, in order.
+    /// Those that every message passes, in order.
     pub const ALL: [Self; 6] =
         [Self::Received, Self::Recorded, Self::Answered, Self::Decided, Self::VerbSent, Self::Settled];
+
+    /// Those of a message that is copied.
+    pub const OF_COPIES: [Self; 2] = [Self::Copying, Self::Copied];
 
     /// The stable name.
     pub fn code(self) -> &'static str {
@@ -73,6 +82,8 @@ impl Arrow {
             Self::Decided => "decided",
             Self::VerbSent => "verb_sent",
             Self::Settled => "settled",
+            Self::Copying => "copying",
+            Self::Copied => "copied",
         }
     }
 }
@@ -92,33 +103,44 @@ pub struct Context<R> {
     pub limits: Limits,
     /// What Airflow has said of its DAGs.
     pub dags: Rc<DagBook>,
+    /// What brokers have said of their queues.
+    pub queues: QueueBook,
     /// The consumers that are held now.
     pub attached: Attached,
     identity: Identity,
-    pub(super) requests: Arc<Semaphore>,
-    pub(super) targets: RefCell<HashMap<DagId, TargetHistory>>,
+    /// Requests to Airflow under way, taken in turns by subscription.
+    pub(super) requests: Places,
+    pub(super) refusals: Refusals,
+    pub(super) targets: Targets,
     random: RefCell<fastrand::Rng>,
     body_limits: BodyLimits,
     bodies: Option<Bodies>,
+    pub(super) retention: Retention,
+    pub(super) verdicts: VerdictLog,
     on_arrow: OnArrow,
 }
 
 impl<R> Context<R> {
     /// Puts it together.
     pub fn new(store: Store, runs: R, clock: Clock, limits: Limits, identity: Identity, on_arrow: OnArrow) -> Self {
+        let targets = Targets::new(Rc::clone(&clock));
         Self {
             store,
             runs,
             clock,
             limits,
             dags: Rc::default(),
+            queues: QueueBook::default(),
             attached: Attached::default(),
             identity,
-            requests: Arc::new(Semaphore::new(limits.max_in_flight)),
-            targets: RefCell::default(),
+            requests: Places::new(limits.max_in_flight, Rc::default()),
+            refusals: Refusals::default(),
+            targets,
             random: RefCell::new(fastrand::Rng::new()),
             body_limits: BodyLimits::default(),
             bodies: None,
+            retention: Retention::default(),
+            verdicts: VerdictLog::default(),
             on_arrow,
         }
     }
@@ -129,6 +151,18 @@ impl<R> Context<R> {
         self.body_limits = limits;
         self.bodies = Some(bodies);
         self
+    }
+
+    /// With bounds of the ledger other than the default's.
+    #[must_use]
+    pub fn with_retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// Takes in what an earlier life of the watcher has learnt: since when DAGs are not ready.
+    pub fn remember_not_ready(&self, since: impl IntoIterator<Item = (DagId, i64)>) {
+        since.into_iter().for_each(|(dag, since_ms)| self.targets.get(&dag).remember_not_ready(since_ms));
     }
 
     pub(super) fn body_limits(&self) -> BodyLimits {
@@ -156,8 +190,13 @@ impl<R> Context<R> {
 
     /// A tag for one attach: the nonce keeps a ghost of an earlier one from vouching for this one.
     pub(super) fn new_tag(&self, subscription: SubscriptionId) -> ConsumerTag {
+        let (ours, nonce) = (self.our_tags(), self.random.borrow_mut().u32(..));
+        ConsumerTag::new(format!("{ours}{subscription}.{nonce:08x}"))
+    }
+
+    /// What the tags of this watcher's consumers begin with.
+    pub(super) fn our_tags(&self) -> String {
         let Identity { hostname, pid } = &self.identity;
-        let nonce = self.random.borrow_mut().u32(..);
-        ConsumerTag::new(format!("rmq_watcher.{hostname}.{pid}.{subscription}.{nonce:08x}"))
+        format!("rmq_watcher.{hostname}.{pid}.")
     }
 }

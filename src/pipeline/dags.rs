@@ -9,7 +9,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -246,7 +245,7 @@ pub async fn read_dags<R: Dags>(context: &Context<R>, dags: &BTreeSet<DagId>) {
     let (mut alone, mut requests) = (dags.iter().collect::<Vec<_>>(), 0);
     if reading(dags.len(), book.total.get()) == Reading::List {
         let list = {
-            let _place = Arc::clone(&context.requests).acquire_owned().await;
+            let _place = context.requests.take(None).await;
             context.runs.list_dags().await
         };
         requests += list.pages();
@@ -271,7 +270,7 @@ pub async fn read_dags<R: Dags>(context: &Context<R>, dags: &BTreeSet<DagId>) {
 }
 
 async fn ask<R: Dags>(context: &Context<R>, dag: &DagId) {
-    let _place = Arc::clone(&context.requests).acquire_owned().await;
+    let _place = context.requests.take(None).await;
     let drops = context.dags.with(dag, |entry| entry.dropping > 0);
     ask_in_place(context, dag, drops).await;
 }

@@ -5,24 +5,33 @@ mod holding;
 
 use std::rc::Rc;
 
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
 use super::delivery::Desk;
 use super::hold::Woken;
 use super::in_hand::InHand;
 use super::ledgered::Ledgered;
 use super::member::Member;
+use super::places::Place;
 use super::signals::Order;
+use super::targets::{Probe, Target};
 use crate::domain::attempt::{Attempt, Command, Input};
+use crate::domain::budget::KEPT_MOST_BYTES;
 use crate::domain::dag_state::DagView;
+use crate::domain::envelope::Envelope;
 use crate::domain::ledger::{Binding, Outcome};
 use crate::domain::payload::message_head;
 use crate::domain::settlement::{Match, Progress};
 use crate::domain::shutdown::Phase;
 use crate::domain::subscription::Subscription;
-use crate::domain::target::TargetHistory;
 use crate::ports::{Dags, Runs, Settler};
 use crate::store::StoreError;
+
+/// What was taken ahead of the row, so that this is written as sent at once.
+pub(super) struct Ahead {
+    pub(super) slot: Place,
+    pub(super) place: Place,
+}
 
 /// One match. `subscription` holds the options that the delivery was received under, which count to its end.
 pub(super) struct Matched<R, S> {
@@ -38,8 +47,15 @@ pub(super) struct Matched<R, S> {
     pub(super) is_known: bool,
     /// It has no neighbours: its outcome is written down with its verb.
     is_alone: bool,
+    target: Rc<Target>,
+    /// What tells this message from the others of its target.
+    key: Rc<str>,
+    /// One of the runs that its subscription may have under way, to the outcome.
+    slot: Option<Place>,
     /// A place among the requests under way, taken before the row was written as sent.
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<Place>,
+    /// Its target takes no runs, and it is the one that may ask.
+    probe: Option<Probe>,
     /// The row says that the run may have been asked for.
     recorded_sent: bool,
     /// Something was asked of the target.
@@ -54,12 +70,18 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         (desk, hand): (&Rc<Desk<R, S>>, &Rc<InHand<S>>),
         subscription: &Rc<Subscription>,
         ledgered: Ledgered,
-        permit: Option<OwnedSemaphorePermit>,
+        ahead: Option<Ahead>,
         is_alone: bool,
     ) -> Self {
-        let (kind, redelivered) = (hand.key.kind(), hand.envelope.redelivered);
+        let Envelope { conn_id, queue, .. } = &hand.envelope;
+        let key = format!("{conn_id}/{queue}/{}", ledgered.key.text()).into();
+        let (slot, permit) = ahead.map(|ahead| (ahead.slot, ahead.place)).unzip();
+        let (kind, redelivered) = (ledgered.key.kind(), hand.envelope.redelivered);
         let (attempt, done) = match ledgered.binding {
-            Binding::New { .. } | Binding::Start { .. } => (Attempt::fresh(kind, redelivered), None),
+            Binding::Start { .. } if hand.copy.is_some() => (Attempt::of_copy(kind), None),
+            Binding::New { .. } | Binding::Start { .. } | Binding::Replay { .. } => {
+                (Attempt::fresh(kind, redelivered), None)
+            }
             Binding::LookUp { .. } => (Attempt::resumed(kind, redelivered), None),
             Binding::SettleAgain { outcome, .. } => (Attempt::fresh(kind, redelivered), Some((outcome, String::new()))),
         };
@@ -71,7 +93,11 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
             ledgered,
             attempt,
             is_known: done.is_some(),
+            target: desk.context.targets.get(&subscription.dag_id),
+            key,
+            slot: slot.filter(|_| done.is_none()),
             permit: permit.filter(|_| done.is_none()),
+            probe: None,
             recorded_sent: false,
             done,
             is_alone,
@@ -124,8 +150,11 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
             Err(Woken::Removed) => None,
             Err(woken) => return Err(woken),
         };
-        self.permit = None;
-        let Some((outcome, reason)) = found else { return Ok(()) };
+        (self.permit, self.probe) = (None, None);
+        let Some((outcome, reason)) = found else {
+            self.slot = None;
+            return Ok(());
+        };
         self.say_finished(outcome, &reason).await;
         if outcome == Outcome::Dlq {
             self.keep_refused(&reason).await?;
@@ -133,17 +162,19 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
             self.desk.context.store.decide(row, outcome, reason.clone(), self.now_ms()).await;
         }
         self.done = Some((outcome, reason));
+        self.slot = None;
         Ok(())
     }
 
     async fn start(&mut self) -> Result<Option<(Outcome, String)>, Woken> {
         let (mut input, mut unrecorded) = (Input::Begin, 0);
+        self.take_slot().await?;
         loop {
-            let view = self.history(|history, key| history.view(key));
+            let view = self.target.view(&self.key);
             input = match self.attempt.step(input, view, self.now_ms()) {
                 Command::Trigger if !self.is_wanted() => return Ok(None),
                 Command::Trigger => match self.clear_to_start().await? {
-                    None => Input::Answer(self.trigger().await?),
+                    None => self.trigger().await?,
                     Some(dropped) => {
                         unrecorded += 1;
                         match self.record_drop(dropped.code(), unrecorded).await? {
@@ -160,6 +191,8 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         }
     }
 
+    /// Records that the message is dropped. Without that record it is held (`Some`), and judged anew at every try: it may come to be
+    /// started after all.
     async fn record_drop(&mut self, reason: &str, tries: u32) -> Result<Option<Input>, Woken> {
         let recorded = match self.ledgered.row {
             Some(row) => self.desk.context.store.drop_it(row, reason.to_owned(), self.now_ms()).await,
@@ -185,11 +218,6 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         }
     }
 
-    fn history<T>(&self, look: impl FnOnce(&mut TargetHistory, &str) -> T) -> T {
-        let mut targets = self.desk.context.targets.borrow_mut();
-        look(targets.entry(self.subscription.dag_id.clone()).or_default(), self.hand.key.text())
-    }
-
     async fn say_finished(&self, outcome: Outcome, reason: &str) {
         let (report, run_id) = (&self.member.report, &self.ledgered.run_id);
         match outcome {
@@ -199,17 +227,30 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
             Outcome::Dlq => report.refused(run_id, reason, self.now_ms()),
         }
         if report.passed(&self.desk.context, outcome).await {
-            self.desk.members.recovered.notify_one();
+            self.desk.members.recovers(self.subscription.id);
         }
     }
 
-    /// What is refused is kept before it is rejected, for want of a dead-letter exchange.
+    /// Ends it without a run, since the message comes back no more.
+    pub(super) async fn refuse(&mut self, reason: &str) -> Result<(), Woken> {
+        self.permit = None;
+        self.keep_refused(reason).await?;
+        self.say_finished(Outcome::Dlq, reason).await;
+        self.done = Some((Outcome::Dlq, reason.to_owned()));
+        Ok(())
+    }
+
+    /// What is refused is kept before it is rejected, unless it is too large: whether it may be rejected then is asked before that is
+    /// done.
     async fn keep_refused(&mut self, reason: &str) -> Result<(), Woken> {
         let Some(row) = self.ledgered.row else {
             // Nothing is recorded of it, so nothing can be kept: hold it until the state file takes it.
-            self.pause(u32::MAX, Some(self.desk.context.limits.ack_deadline)).await?;
+            self.pause(u32::MAX, Some(self.desk.ack_deadline())).await?;
             return Err(Woken::Deadline);
         };
+        if u64::try_from(self.hand.envelope.body.len()).is_ok_and(|bytes| bytes > KEPT_MOST_BYTES) {
+            return Ok(());
+        }
         let message = (message_head(&self.hand.envelope).to_string(), self.hand.envelope.body.clone());
         let mut tries = 0;
         loop {

@@ -12,24 +12,32 @@
 
 mod attached;
 mod body;
+mod budget;
 mod channel;
 mod context;
+mod copies;
 mod dags;
 mod delivery;
 mod flights;
+mod history;
 mod hold;
 mod in_hand;
 mod ledgered;
 mod matched;
 mod member;
 mod parking;
+mod places;
+mod queue_book;
 mod report;
 mod sight;
 mod signals;
+mod targets;
 mod worker;
 
 pub use attached::Attached;
 pub use context::{Arrow, Clock, Context, Identity, Limits, OnArrow};
 pub use dags::{DagBook, ask_waiting, read_dags};
+pub use history::tend_history;
+pub use queue_book::{QueueBook, look_at_queues};
 pub use signals::Order;
 pub use worker::run;

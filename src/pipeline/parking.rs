@@ -1,13 +1,13 @@
 //! Deliveries of one channel that are kept for a pause without a task of their own.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::channel::Held;
-use crate::domain::ids::{DeliveryTag, Epoch};
-use crate::domain::park::{Parked, ParkedSet, Room, Why};
+use crate::domain::ids::{DeliveryTag, Epoch, SubscriptionId};
+use crate::domain::park::{Parked, ParkedSet, Room, Why, shortest_pause};
 use crate::ports::Settler;
 use crate::store::ledger::RowId;
 
@@ -23,12 +23,15 @@ pub(super) struct Parking {
     pub(super) stays: bool,
     /// Its rows: they are released before it goes back.
     pub(super) rows: Vec<RowId>,
+    /// The blocked subscriptions that it waits for.
+    pub(super) waits_for: Vec<SubscriptionId>,
 }
 
 /// A parked delivery that comes out.
 pub(super) struct Out<S> {
     pub(super) held: Held<S>,
     pub(super) rows: Vec<RowId>,
+    pub(super) waits_for: Vec<SubscriptionId>,
 }
 
 /// What is parked on one channel.
@@ -36,13 +39,21 @@ pub(super) struct ParkingLot<S> {
     set: ParkedSet,
     since: Instant,
     parked: HashMap<DeliveryTag, (Out<S>, bool)>,
+    /// How many of them wait for each subscription.
+    waiting: BTreeMap<SubscriptionId, usize>,
     /// There is no room for these: they wait in the window.
     over_full: VecDeque<(Held<S>, Parking)>,
 }
 
 impl<S: Settler> ParkingLot<S> {
     pub(super) fn new(epoch: Epoch) -> Self {
-        Self { set: ParkedSet::new(epoch), since: Instant::now(), parked: HashMap::new(), over_full: VecDeque::new() }
+        Self {
+            set: ParkedSet::new(epoch),
+            since: Instant::now(),
+            parked: HashMap::new(),
+            waiting: BTreeMap::new(),
+            over_full: VecDeque::new(),
+        }
     }
 
     fn now_ms(&self) -> i64 {
@@ -64,10 +75,17 @@ impl<S: Settler> ParkingLot<S> {
             self.over_full.push_back((held, parking));
             return;
         }
-        let Parking { why, bytes, pause, stays, rows } = parking;
+        let Parking { why, bytes, pause, stays, rows, waits_for } = parking;
+        let pause = match why {
+            Why::NoMatch(_) => pause.max(shortest_pause(self.set.len()).min(held.time_left())),
+            Why::Blocked => pause,
+        };
         let due_ms = self.now_ms().saturating_add(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX));
         self.set.park(Parked { tag: held.tag(), turn: held.turn, bytes, due_ms, why });
-        self.parked.insert(held.tag(), (Out { held, rows }, stays));
+        for id in &waits_for {
+            *self.waiting.entry(*id).or_default() += 1;
+        }
+        self.parked.insert(held.tag(), (Out { held, rows, waits_for }, stays));
     }
 
     /// When the next one is due.
@@ -89,20 +107,32 @@ impl<S: Settler> ParkingLot<S> {
         self.take(all)
     }
 
-    /// The last delivery that is parked for blocked subscriptions.
-    pub(super) fn last_blocked(&self) -> Option<DeliveryTag> {
-        self.parked.iter().filter(|(_, (out, _))| !out.rows.is_empty()).map(|(tag, _)| *tag).max()
+    /// The last delivery that is parked for this subscription.
+    pub(super) fn last_for(&self, id: SubscriptionId) -> Option<DeliveryTag> {
+        self.parked.iter().filter(|(_, (out, _))| out.waits_for.contains(&id)).map(|(tag, _)| *tag).max()
     }
 
-    /// Takes out those that were parked for blocked subscriptions up to this one, `most` at once.
-    pub(super) fn take_unblocked(&mut self, last: DeliveryTag, most: usize) -> Vec<Out<S>> {
-        let up_to = self.parked.iter().filter(|(tag, (out, _))| **tag <= last && !out.rows.is_empty()).count();
-        let unblocked = self.set.take_unblocked(most.min(up_to));
+    /// Whether any is parked for this subscription.
+    pub(super) fn has_for(&self, id: SubscriptionId) -> bool {
+        self.waiting.contains_key(&id)
+    }
+
+    /// Takes out those that were parked for this subscription up to this one, `most` at once.
+    pub(super) fn take_unblocked(&mut self, id: SubscriptionId, last: DeliveryTag, most: usize) -> Vec<Out<S>> {
+        let parked = &self.parked;
+        let is_for = |tag| tag <= last && parked.get(&tag).is_some_and(|(out, _)| out.waits_for.contains(&id));
+        let unblocked = self.set.take_unblocked(is_for, most);
         self.take(unblocked)
     }
 
     fn take(&mut self, tags: Vec<Parked>) -> Vec<Out<S>> {
-        let out = tags.into_iter().filter_map(|one| self.parked.remove(&one.tag)).map(|(out, _)| out).collect();
+        let out: Vec<_> = tags.into_iter().filter_map(|one| self.parked.remove(&one.tag)).map(|(out, _)| out).collect();
+        for id in out.iter().flat_map(|one| &one.waits_for) {
+            if let Some(count) = self.waiting.get_mut(id) {
+                *count -= 1;
+            }
+        }
+        self.waiting.retain(|_, count| *count > 0);
         while let Some((_, parking)) = self.over_full.front()
             && self.set.room(parking.bytes) == Room::Free
             && let Some((held, parking)) = self.over_full.pop_front()

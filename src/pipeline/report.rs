@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::context::Context;
 use super::signals::Order;
+use super::targets::{Down, Target};
 use crate::domain::attempt::{Hold, Trouble};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::domain::gate::Closed;
@@ -36,8 +37,14 @@ pub(super) struct Report {
     said: RefCell<VecDeque<String>>,
     /// What the row says is wrong.
     error: RefCell<Option<String>>,
+    /// Why its target takes no runs.
+    down: RefCell<Option<Down>>,
+    /// What is parked for it, and who keeps the window open meanwhile.
+    behind: RefCell<Option<String>>,
     /// Foreign messages that stand in the way.
     unmatched: Cell<Option<usize>>,
+    /// Why the queue is left alone, while it is.
+    held_back: RefCell<Option<String>>,
     /// Deliveries that are held now.
     held: Rc<Cell<u32>>,
     starts: Cell<LineBudget>,
@@ -76,7 +83,10 @@ impl Report {
             closed_said: Cell::default(),
             said: RefCell::default(),
             error: RefCell::default(),
+            down: RefCell::default(),
+            behind: RefCell::default(),
             unmatched: Cell::default(),
+            held_back: RefCell::default(),
             held: Rc::default(),
             starts: Cell::default(),
             lines: Cell::default(),
@@ -105,9 +115,8 @@ impl Report {
         self.write(context, attachment, None).await;
     }
 
-    /// The gate is open. `tag`: of the consumer, where there is one; it serves this subscription too from now on. Returns
-    /// whether it was closed.
-    pub(super) async fn gate_opened<R>(&self, context: &Context<R>, tag: Option<&ConsumerTag>) -> bool {
+    /// The gate is open. `tag`: of the consumer, where there is one; it serves this subscription too from now on.
+    pub(super) async fn gate_opened<R>(&self, context: &Context<R>, tag: Option<&ConsumerTag>) {
         let was_closed = self.closed.take().is_some();
         if was_closed && self.closed_said.replace(false) {
             let Subscription { dag_id, queue, .. } = &*self.subscription;
@@ -119,7 +128,6 @@ impl Report {
         if let (Some(tag), true) = (tag, self.attachment.get() != Attachment::Listening) {
             self.attached(context, tag).await;
         }
-        was_closed
     }
 
     /// The consumer goes on under another tag.
@@ -129,6 +137,34 @@ impl Report {
             let error = self.error.borrow().clone();
             self.write(context, self.attachment.get(), error).await;
         }
+    }
+
+    /// The queue is left alone, since a message in it may not come back once more. Said once for each reason.
+    pub(super) async fn held_back<R>(&self, context: &Context<R>, reason: Option<String>) {
+        if *self.held_back.borrow() == reason {
+            return;
+        }
+        if let Some(reason) = &reason {
+            let Subscription { dag_id, queue, .. } = &*self.subscription;
+            tracing::error!(
+                event = events::QUEUE_HELD_BACK,
+                "RMQ Watcher: queue '{queue}' is not consumed for DAG '{dag_id}': {reason}"
+            );
+        }
+        self.held_back.replace(reason);
+        let error = self.error.borrow().clone();
+        self.write(context, self.attachment.get(), error).await;
+    }
+
+    /// A message that would have to be rejected, or given back for the last time, is safe nowhere else and too large to be kept: it is
+    /// held as long as what is returned lives.
+    pub(super) async fn not_rejected<R>(&self, context: &Context<R>, bytes: u64) -> HeldOne {
+        let held = HeldOne::new(&self.held);
+        let reason = format!(
+            "its body of {bytes} bytes is too large to be kept in the state file, and no dead-letter exchange of its queue is known"
+        );
+        self.trouble(context, Trouble::Store, &reason).await;
+        held
     }
 
     /// So many foreign messages stand in the way, where no more can be parked.
@@ -210,6 +246,40 @@ impl Report {
         held
     }
 
+    /// A delivery waits because its target takes no runs, as long as what is returned lives.
+    pub(super) async fn waiting_for<R>(&self, context: &Context<R>, target: &Rc<Target>) -> HeldOne {
+        let held = HeldOne::new(&self.held);
+        if let Some(Down { trouble, reason, .. }) = target.cause() {
+            self.trouble(context, trouble, &reason).await;
+        }
+        held
+    }
+
+    /// Its target takes no runs, for all that is known; `None`: it may.
+    pub(super) async fn target_down<R>(&self, context: &Context<R>, down: Option<Down>) {
+        let is_over = down.is_none() && self.down.borrow().is_some();
+        if *self.down.borrow() == down {
+            return;
+        }
+        self.down.replace(down);
+        let is_of_target = self.trouble.get().is_some_and(|trouble| trouble != Trouble::Store);
+        if is_over && self.held.get() == 0 && is_of_target {
+            self.trouble.take();
+            self.error.take();
+        }
+        let error = self.error.borrow().clone();
+        self.write(context, self.attachment.get(), error).await;
+    }
+
+    /// What is parked for it behind the share of blocked subscriptions.
+    pub(super) async fn parked_behind<R>(&self, context: &Context<R>, behind: Option<String>) {
+        if *self.behind.borrow() != behind {
+            self.behind.replace(behind);
+            let error = self.error.borrow().clone();
+            self.write(context, self.attachment.get(), error).await;
+        }
+    }
+
     /// The state file refused something that a delivery has to wait for: it is held as long as what is returned lives.
     pub(super) async fn store_refused<R>(&self, context: &Context<R>, error: &StoreError) -> HeldOne {
         let held = HeldOne::new(&self.held);
@@ -220,7 +290,8 @@ impl Report {
     /// Says once, for each new reason, what keeps deliveries from their target.
     async fn trouble<R>(&self, context: &Context<R>, trouble: Trouble, reason: &str) {
         let news = self.is_news(&format!("{}: {reason}", trouble.code()));
-        if news && self.admits(context.now_ms()) {
+        // A target that is not ready has lines of its own.
+        if news && trouble != Trouble::Target && self.admits(context.now_ms()) {
             let Subscription { dag_id, queue, .. } = &*self.subscription;
             tracing::warn!(
                 event = events::DELIVERY_HELD,

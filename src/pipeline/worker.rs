@@ -5,7 +5,7 @@ mod ending;
 mod parked;
 mod session;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,17 +16,21 @@ use tokio::time::sleep;
 use super::attached::HeldTag;
 use super::channel::{Channel, Held};
 use super::context::Context;
+use super::copies::Copies;
 use super::delivery::{Desk, Noted};
 use super::flights::Flights;
 use super::member::Members;
 use super::parking::{Parking, ParkingLot};
+use super::queue_book::look_before_attach;
 use super::sight::Sight;
 use super::signals::{Order, Signals};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::domain::ids::{ConsumerTag, DeliveryTag, SubscriptionId};
 use crate::domain::plan::Place;
+use crate::domain::queue_facts::QueueFacts;
 use crate::domain::retry;
 use crate::domain::shutdown::Phase;
+use crate::domain::window::{Consuming, Member as Blockable, Stream};
 use crate::ports::{AttachOrder, Broker, Consumer, Dags, Runs};
 
 /// How long a stop waits for the broker's answer to one call.
@@ -55,12 +59,28 @@ pub async fn run<R: Runs + Dags + 'static, B: Broker + 'static>(
     let place = orders.borrow().place.clone();
     let signals = Signals::new(phase, orders.clone());
     let (leaving, left) = watch::channel(Phase::Running);
-    let (members, flights) = (Members::new(orders.clone()), Flights::new());
-    let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight: Sight::default() });
-    let (tasks, held) = (JoinSet::new(), HashMap::new());
-    Worker { desk, broker, place, signals, leaving, tag: None, lot: None, unblocking: None, tasks, held, failures: 0 }
-        .run()
-        .await;
+    let (members, flights) = (Members::new(&context, orders.clone()), Flights::new());
+    let (sight, copies, hold_back) = (Sight::new(context.queues.page(&place)), Copies::over(&broker), Rc::default());
+    let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight, copies, hold_back });
+    let (tasks, held, unblocking, members) = (JoinSet::new(), HashMap::new(), BTreeMap::new(), Vec::new());
+    Worker {
+        desk,
+        broker,
+        place,
+        signals,
+        leaving,
+        tag: None,
+        lot: None,
+        unblocking,
+        members,
+        is_held_back: false,
+        prefetch: 0,
+        tasks,
+        held,
+        failures: 0,
+    }
+    .run()
+    .await;
 }
 
 struct Worker<R: Runs + Dags, B: Broker> {
@@ -76,8 +96,14 @@ struct Worker<R: Runs + Dags, B: Broker> {
     tasks: JoinSet<Left<SettlerOf<B>>>,
     /// What is parked on the channel that lives.
     lot: Option<Lot<SettlerOf<B>>>,
-    /// Those parked for blocked subscriptions up to this one go back as the window takes them: one takes runs again.
-    unblocking: Option<DeliveryTag>,
+    /// Subscriptions that take runs again: those parked for them up to this one go back as the window takes them.
+    unblocking: BTreeMap<SubscriptionId, DeliveryTag>,
+    /// Who takes part, and what blocks each, as of the last look.
+    members: Vec<Blockable>,
+    /// The queue is left alone.
+    is_held_back: bool,
+    /// Of the consumer, while it consumes.
+    prefetch: u16,
     /// What a task must give back if it panics.
     held: HashMap<Id, (Held<SettlerOf<B>>, Noted)>,
     /// Failed attaches in a row.
@@ -87,7 +113,7 @@ struct Worker<R: Runs + Dags, B: Broker> {
 /// Why receiving ended.
 enum Ended {
     Leaving,
-    /// Every gate is closed, and nothing is held that would need the channel.
+    /// Nobody can run, and nothing is held that would need the channel.
     Idle,
     Lost(BrokerFault),
 }
@@ -104,7 +130,10 @@ where
                 attached = attach(&self.desk, &*self.broker, &self.place) => attached,
             };
             let ended = match attached {
-                Ok((consumer, channel, tag)) => self.consume(consumer, channel, tag).await,
+                Ok(Attached { consumer, channel, tag, prefetch }) => {
+                    self.prefetch = prefetch;
+                    self.consume(consumer, channel, tag).await
+                }
                 Err(fault) => Ended::Lost(fault),
             };
             self.tag = None;
@@ -132,7 +161,10 @@ where
             if self.signals.must_leave() {
                 return false;
             }
-            if self.tend().await {
+            self.tend().await;
+            // There is nothing to hand over yet, so what the queue is does not matter.
+            let stream = Stream { is_consuming: false, held: 0, window: self.desk.window() };
+            if self.wanted(stream, &QueueFacts::default()) == Consuming::Consume {
                 return true;
             }
             tokio::select! {
@@ -144,10 +176,16 @@ where
         }
     }
 
-    /// Looks at every gate. Returns whether one is open.
-    async fn tend(&self) -> bool {
-        let Desk { context, members, .. } = &*self.desk;
-        members.tend(context, &self.signals.table(), self.tag.as_ref().map(HeldTag::tag)).await > 0
+    /// Looks at all that may block those who take part.
+    async fn tend(&mut self) {
+        let Desk { context, members, hold_back, .. } = &*self.desk;
+        let table = self.signals.table();
+        self.members = members.tend(context, &table, self.tag.as_ref().map(HeldTag::tag)).await;
+        let held_back = hold_back.reason(&table);
+        self.is_held_back = held_back.is_some();
+        for member in members.all() {
+            member.report.held_back(context, held_back.clone()).await;
+        }
     }
 
     /// Returns whether to go on.
@@ -169,23 +207,34 @@ where
     }
 }
 
+/// What an attach brings.
+struct Attached<B: Broker> {
+    consumer: B::Consumer,
+    channel: Rc<Channel<SettlerOf<B>>>,
+    tag: ConsumerTag,
+    prefetch: u16,
+}
+
 async fn attach<R: Runs + Dags, B: Broker>(
     desk: &Desk<R, SettlerOf<B>>,
     broker: &B,
     place: &Place,
-) -> Result<(B::Consumer, Rc<Channel<SettlerOf<B>>>, ConsumerTag), BrokerFault> {
+) -> Result<Attached<B>, BrokerFault> {
     let Desk { context, members, .. } = desk;
     for member in members.all() {
         member.report.connecting(context).await;
     }
     let Place { conn_id, queue } = place.clone();
+    // Open from here on, so that the same attempt to connect serves the look and the attach.
+    let _open = broker.open(&conn_id).await?;
+    look_before_attach(context, broker, place).await;
     let opened = context.store.open_epoch(conn_id.clone(), queue.clone(), context.now_ms()).await;
     let epoch = opened.map_err(|error| {
         let text = format!("nothing can be consumed while {error}");
         BrokerFault { kind: BrokerFaultKind::Closed, text }
     })?;
-    let tag = new_tag(desk);
-    let prefetch = context.limits.prefetch;
+    // What was looked at counts.
+    let (tag, prefetch) = (new_tag(desk), desk.prefetch());
     let order = AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch };
     let consumer = match broker.attach(order).await {
         Ok(consumer) => consumer,
@@ -195,7 +244,7 @@ async fn attach<R: Runs + Dags, B: Broker>(
         }
     };
     let channel = Rc::new(Channel::new(epoch, consumer.settler()));
-    Ok((consumer, channel, tag))
+    Ok(Attached { consumer, channel, tag, prefetch })
 }
 
 /// A tag for one attach, with the number of the first subscription that is served.

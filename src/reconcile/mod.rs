@@ -250,6 +250,7 @@ where
         // The steps under way end here: they hold the state file.
         let Self { context, consumers, .. } = self;
         consumers.leave().await;
+        context.flush_verdicts().await;
         let now_ms = (context.clock)();
         context.store.reset_statuses(now_ms).await;
         context.store.watcher_stopped(now_ms).await;

@@ -61,6 +61,10 @@ events! {
 
     /// INFO: a connection to RabbitMQ was opened.
     BROKER_CONNECTED = "broker.connected" @ Info;
+    /// WARNING: the management API of a connection cannot be asked. Once for each new reason.
+    MANAGEMENT_FAILED = "management.failed" @ Warn;
+    /// INFO: the management API of a connection answers again.
+    MANAGEMENT_RECOVERED = "management.recovered" @ Info;
     /// WARNING: a connection's settings are doubtful. Said once for each change.
     CONNECTION_DOUBTED = "connection.doubted" @ Warn;
     /// WARNING: the configuration file or Airflow could not be read; what was known before is used.
@@ -78,6 +82,8 @@ events! {
     CONSUMER_FAILED = "consumer.failed" @ Warn | Error;
     /// WARNING: deliveries are held because their target cannot be started. Once for each new reason.
     DELIVERY_HELD = "delivery.held" @ Warn;
+    /// INFO, every tenth in a row a WARNING: Airflow answered that it cannot start the DAG yet.
+    TARGET_NOT_READY = "target.not_ready" @ Info | Warn;
     /// INFO, or WARNING where a running DAG is gone: messages wait in RabbitMQ for their DAG. Once for each change.
     GATE_CLOSED = "gate.closed" @ Info | Warn;
     /// INFO: the DAG can take runs, and its messages are consumed.
@@ -98,6 +104,14 @@ events! {
     RUN_DUPLICATE = "run.duplicate" @ Info;
     /// WARNING: a message that its DAG can never take was kept and dead-lettered.
     MESSAGE_REFUSED = "message.refused" @ Warn;
+    /// INFO: a message had hardly any returns to its queue left, and a copy of it took its place.
+    MESSAGE_COPIED = "message.copied" @ Info;
+    /// WARNING: such a message could not be copied. Once for each new reason.
+    COPY_FAILED = "copy.failed" @ Warn;
+    /// WARNING: a message says that it is a copy of ours and is not; once for a consumer.
+    COPY_DOUBTED = "copy.doubted" @ Warn;
+    /// ERROR: a queue is not consumed, since a message in it may not come back once more.
+    QUEUE_HELD_BACK = "queue.held_back" @ Error;
     /// WARNING: so many messages in a row were accepted by no filter; at powers of ten from 100.
     FILTER_MISSED = "filter.missed" @ Warn;
     /// WARNING: so many messages were acknowledged without a run, as `ack_unmatched` says; at powers of ten from 100.
@@ -188,6 +202,8 @@ events! {
     STORE_WRITE_FAILED = "store.write_failed" @ Warn;
     /// ERROR: the state file was broken; it was moved aside and a new one begun.
     STORE_MOVED_ASIDE = "store.moved_aside" @ Error;
+    /// WARNING: old rows cannot be removed from the state file.
+    STORE_NOT_PRUNED = "store.not_pruned" @ Warn;
     /// WARNING: old files of bodies cannot be removed.
     BODIES_NOT_PRUNED = "bodies.not_pruned" @ Warn;
     /// WARNING: there is no control socket; the watcher goes on without it.

@@ -47,8 +47,8 @@ async fn roll(at: &Stage, kind: QueueKind) {
         }
         assert!(consumer.pause().await.is_empty(), "once more changes nothing");
         if round < 4 {
-            consumer.resume(fresh_tag()).await.unwrap();
-            consumer.resume(fresh_tag()).await.unwrap();
+            consumer.resume(fresh_tag(), 10).await.unwrap();
+            consumer.resume(fresh_tag(), 10).await.unwrap();
         }
     }
     assert_eq!(seen, (0..40).collect());
@@ -60,7 +60,7 @@ async fn roll(at: &Stage, kind: QueueKind) {
     at.publish("41").await;
     let more = tokio::time::timeout(Duration::from_millis(1500), consumer.next()).await;
     assert!(more.is_err(), "a delivery, or an end, while consuming is paused: {more:?}");
-    consumer.resume(fresh_tag()).await.unwrap();
+    consumer.resume(fresh_tag(), 10).await.unwrap();
     assert_eq!(number(&next(&mut consumer).await), 41);
     consumer.close().await;
     at.ready(1).await;
@@ -99,7 +99,7 @@ fn real_pause_that_is_given_up_loses_nothing_that_is_on_its_way() {
             assert_eq!(settler.settle(envelope.tag, Verb::Ack).await, Settled::Sent);
         }
         assert!(consumer.pause().await.is_empty());
-        consumer.resume(fresh_tag()).await.unwrap();
+        consumer.resume(fresh_tag(), 10).await.unwrap();
         at.publish("5").await;
         assert_eq!(number(&next(&mut consumer).await), 5);
     });
@@ -117,7 +117,7 @@ fn real_paused_consumer_hears_of_its_channels_end() {
         let fault = end_of(&mut consumer, 20).await;
         assert_eq!(fault.kind, BrokerFaultKind::Closed, "{}", fault.text);
         assert_eq!(consumer.settler().settle(tag, Verb::Ack).await, Settled::Lost);
-        assert_eq!(within(5, consumer.resume(fresh_tag())).await.unwrap_err(), fault);
+        assert_eq!(within(5, consumer.resume(fresh_tag(), 10)).await.unwrap_err(), fault);
     });
 }
 
@@ -128,8 +128,29 @@ fn real_resume_on_a_queue_that_is_gone_says_so() {
         let mut consumer = at.attach(1).await;
         assert!(consumer.pause().await.is_empty());
         at.node.ctl(&["delete_queue", "--vhost", at.node.vhost(), &at.queue]);
-        let fault = consumer.resume(fresh_tag()).await.unwrap_err();
+        let fault = consumer.resume(fresh_tag(), 10).await.unwrap_err();
         assert_eq!(fault.kind, BrokerFaultKind::QueueMissing, "{}", fault.text);
         assert_eq!(end_of(&mut consumer, 5).await.kind, BrokerFaultKind::Closed);
     });
+}
+
+#[test]
+fn real_resume_may_bring_another_window() {
+    for version in [V3, V4] {
+        run_on(version, async |version| {
+            let at = Stage::shared(version, QueueKind::Classic).await;
+            at.publish_numbers(10).await;
+            let mut consumer = at.attach(1).await;
+            next(&mut consumer).await;
+            assert!(consumer.pause().await.is_empty());
+            consumer.resume(fresh_tag(), 4).await.unwrap();
+            for _ in 0..4 {
+                next(&mut consumer).await;
+            }
+            let more = tokio::time::timeout(Duration::from_millis(1500), consumer.next()).await;
+            assert!(more.is_err(), "a fifth delivery beyond the window: {more:?}");
+            consumer.close().await;
+            at.ready(10).await;
+        });
+    }
 }

@@ -127,7 +127,7 @@ fn a_message_that_cannot_be_read_is_kept_and_dead_lettered_only_where_all_say_so
             if dead {
                 world.until_drained().await;
                 assert_eq!(world.broker.verbs(), [(Some("m".into()), Verb::DeadLetter)]);
-                let kept = "SELECT CAST(kept_body AS TEXT) || ' ' || state FROM ledger WHERE target = 'unmatched'";
+                let kept = "SELECT CAST(body AS TEXT) || ' ' || state FROM ledger JOIN kept ON row_id = id WHERE target = 'unmatched'";
                 world.until("settled", |w| w.sql(kept) == "no json settled").await;
             } else {
                 sleep(Duration::from_secs(60)).await;

@@ -80,8 +80,11 @@ fn a_refused_message_is_kept_and_dead_lettered() {
         world.broker.publish(Some("m1"), "the body");
         world.until_drained().await;
         assert_eq!(world.broker.verbs(), [(Some("m1".into()), Verb::DeadLetter)]);
-        assert_eq!(world.sql("SELECT CAST(kept_body AS TEXT) || ', ' || reason FROM ledger"), "the body, bad param");
-        assert_eq!(world.sql("SELECT kept_head ->> 'properties' ->> 'message_id' FROM ledger"), "m1");
+        assert_eq!(
+            world.sql("SELECT CAST(body AS TEXT) || ', ' || reason FROM ledger JOIN kept ON row_id = id"),
+            "the body, bad param"
+        );
+        assert_eq!(world.sql("SELECT head ->> 'properties' ->> 'message_id' FROM kept"), "m1");
     });
 }
 
@@ -92,9 +95,7 @@ fn a_refused_message_that_cannot_be_kept_is_held() {
         world.airflow.script([Turn::Answer(TriggerAnswer::Refused("bad param".into()))]);
         world.start();
         world.until("attached", |w| w.broker.is_attached()).await;
-        world.execute(
-            "CREATE TRIGGER full BEFORE UPDATE OF kept_body ON ledger BEGIN SELECT raise(ABORT, 'disk full'); END",
-        );
+        world.execute("CREATE TRIGGER full BEFORE INSERT ON kept BEGIN SELECT raise(ABORT, 'disk full'); END");
         world.broker.publish(Some("m1"), "the body");
         world.until("told", |w| w.status().contains("disk full")).await;
         assert_eq!(world.broker.verbs(), []);
@@ -151,13 +152,14 @@ fn answers_that_are_lost_again_and_again_are_waited_out_and_the_deadline_holds()
 fn a_row_stays_red_while_one_of_its_deliveries_is_held() {
     run(async {
         let world = World::new();
-        world.airflow.script([Turn::Answer(TriggerAnswer::TargetFault("import errors".into()))]);
+        let failed = || TriggerAnswer::Unavailable { reason: "500".into(), retry_after: None, server_error: true };
+        world.airflow.script([Turn::Answer(failed())]);
         world.start();
         world.broker.publish(Some("held"), "x");
-        world.until("held", |w| w.status() == "error: import errors").await;
+        world.until("held", |w| w.status() == "error: 500").await;
         world.broker.publish(Some("passes"), "x");
         world.until("the other one passed", |w| w.airflow.run_ids().len() == 1).await;
-        assert_eq!(world.status(), "error: import errors");
+        assert_eq!(world.status(), "error: 500");
         world.until_drained().await;
         assert!(world.status().starts_with("listening"), "{}", world.status());
     });

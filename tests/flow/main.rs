@@ -4,12 +4,16 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod book;
+mod breaking;
+mod budget;
 mod control;
+mod facts;
 mod fake_airflow;
 mod fake_broker;
 mod fanout;
 mod flowing;
 mod gate;
+mod history;
 mod holding;
 mod one_run;
 mod shown;

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use rmq_watcher::domain::envelope::{Field, Table};
+use rmq_watcher::domain::options::{OnPaused, Options};
 use rmq_watcher::domain::outcome::TriggerAnswer;
+use rmq_watcher::domain::routing::Standing;
 use rmq_watcher::pipeline::Limits;
 use rmq_watcher::ports::Verb;
+use serde_json::json;
 use tokio::time::Instant;
 
-use crate::fake_airflow::Turn;
-use crate::world::{World, limits, run};
+use crate::fake_airflow::{Turn, dag, unwell};
+use crate::world::{World, limits, route, run};
 
 #[test]
 fn answers_under_way_are_settled_and_nothing_new_is_started() {
@@ -81,5 +85,54 @@ fn a_stop_while_there_is_no_consumer_is_immediate() {
         world.stop().await;
         assert!(start.elapsed() < Duration::from_millis(100));
         assert!(world.status().starts_with("disconnected"));
+    });
+}
+
+#[test]
+fn what_is_parked_and_what_waits_behind_a_breaker_goes_back_by_the_channel_too() {
+    run(async {
+        let world = World::new();
+        let wants = |kind| Options {
+            filter_data: Some(json!({"filter_headers": {"kind": kind}})),
+            on_paused: OnPaused::Hold,
+            ..Options::default()
+        };
+        let kind = |kind: &str| Table::from([("kind".to_owned(), Field::Text(kind.as_bytes().to_vec()))]);
+        let rows = [(1, "dag", wants("a")), (2, "dag2", wants("b")), (3, "dag3", wants("c"))];
+        world.airflow.set_dag("dag2", dag(true));
+        world.airflow.set_dag("dag3", unwell());
+        world.set_routes(
+            rows.into_iter().map(|(id, dag, options)| route(id, dag, options, Standing::Listening)).collect(),
+        );
+        world.start();
+        world.until("attached", |w| w.broker.is_attached()).await;
+        for _ in 0..20 {
+            ["b", "c", "foreign"].iter().for_each(|is| world.broker.publish_with(None, kind(is), "x"));
+        }
+        world.until("all were taken", |w| w.broker.ready() == 0).await;
+        let (settled, start) = (world.broker.verbs().len(), Instant::now());
+        world.stop().await;
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        assert_eq!((world.broker.ready(), world.broker.verbs().len()), (60, settled), "by the channel, not one by one");
+    });
+}
+
+#[test]
+fn a_message_that_one_target_started_and_another_waits_for_goes_back_and_starts_the_other_alone() {
+    run(async {
+        let world = World::new();
+        let all = |id, dag| route(id, dag, Options::default(), Standing::Listening);
+        world.set_routes(vec![all(1, "dag"), all(2, "dag2")]);
+        world.start();
+        world.until("attached", |w| w.broker.is_attached()).await;
+        world.airflow.script([Turn::After(Duration::ZERO), Turn::Answer(TriggerAnswer::AccessFault("no".into()))]);
+        world.broker.publish(None, "x");
+        world.until("one is started", |w| w.airflow.triggers().len() >= 2).await;
+        world.stop().await;
+        assert_eq!((world.broker.ready(), world.broker.verbs().len()), (1, 0));
+        world.start();
+        world.until_drained().await;
+        let runs = ["dag", "dag2"].map(|dag| world.airflow.run_ids_of(dag).len());
+        assert_eq!((runs, world.broker.verbs().len()), ([1, 1], 1));
     });
 }

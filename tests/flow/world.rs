@@ -8,6 +8,7 @@ use std::time::Duration;
 use rmq_watcher::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
 use rmq_watcher::domain::options::Options;
 use rmq_watcher::domain::plan::Place;
+use rmq_watcher::domain::queue_facts::QueueFacts;
 use rmq_watcher::domain::routing::Standing;
 use rmq_watcher::domain::shutdown::Phase;
 use rmq_watcher::domain::subscription::Subscription;
@@ -33,6 +34,7 @@ pub(crate) struct World {
     asking: Cell<Option<JoinHandle<()>>>,
     orders: watch::Sender<Order>,
     book: RefCell<Option<Rc<DagBook>>>,
+    context: RefCell<Option<Rc<Context<FakeAirflow>>>>,
     /// DAGs that an earlier watcher saw unpaused.
     pub(crate) seen_unpaused: Cell<bool>,
 }
@@ -79,8 +81,8 @@ impl World {
         let (orders, _) = watch::channel(order(alone(Options::default()), false));
         let (airflow, broker, worker, asking) =
             (FakeAirflow::new(), FakeBroker::new(), Cell::default(), Cell::default());
-        let (book, seen_unpaused) = (RefCell::default(), Cell::default());
-        Self { airflow, broker, dir, phase, worker, asking, orders, book, seen_unpaused }
+        let (book, context, seen_unpaused) = (RefCell::default(), RefCell::default(), Cell::default());
+        Self { airflow, broker, dir, phase, worker, asking, orders, book, context, seen_unpaused }
     }
 
     /// What the worker is told from now on.
@@ -100,9 +102,27 @@ impl World {
         timeout(Duration::from_secs(30), worker).await.expect("the worker leaves").unwrap();
     }
 
+    /// What is known of the queue.
+    pub(crate) fn facts(&self) -> QueueFacts {
+        let context = Rc::clone(self.context.borrow().as_ref().unwrap());
+        context.queues.facts(&self.orders.borrow().place).unwrap()
+    }
+
+    /// As a timed cycle does.
+    pub(crate) async fn look_at_queues(&self) {
+        let context = Rc::clone(self.context.borrow().as_ref().unwrap());
+        pipeline::look_at_queues(context, Rc::new(self.broker.clone())).await;
+    }
+
     /// What the book has learnt since the last call.
     pub(crate) fn learnt(&self) -> Vec<(DagId, bool)> {
         self.book.borrow().as_ref().unwrap().take_learnt()
+    }
+
+    /// Has what filters said written down.
+    pub(crate) async fn flush_verdicts(&self) {
+        let context = self.context.borrow().clone().unwrap();
+        context.flush_verdicts().await;
     }
 
     /// Starts a watcher on the state file as it is.
@@ -113,8 +133,12 @@ impl World {
     pub(crate) fn start_with(&self, limits: Limits) {
         let context = context(self.dir.path(), &self.airflow, limits);
         self.book.replace(Some(Rc::clone(&context.dags)));
+        self.context.replace(Some(Rc::clone(&context)));
         if self.seen_unpaused.get() {
             context.dags.remember_unpaused([DagId::new("dag")]);
+        }
+        if let Ok(since_ms) = self.sql("SELECT first_seen_at_ms FROM not_ready").parse() {
+            context.remember_not_ready([(DagId::new("dag"), since_ms)]);
         }
         for route in self.orders.borrow().table.routes() {
             let Subscription { id, dag_id, .. } = &*route.subscription;
@@ -163,7 +187,7 @@ impl World {
             }
         };
         let limit = Duration::from_secs(3600);
-        assert!(timeout(limit, waited).await.is_ok(), "not in an hour: {what}");
+        assert!(timeout(limit, waited).await.is_ok(), "not in an hour: {what}; {}", self.status());
     }
 
     pub(crate) async fn until_drained(&self) {

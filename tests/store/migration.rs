@@ -6,7 +6,7 @@ use std::path::Path;
 use rmq_watcher::store::open::{FILE_NAME, open_inline};
 use rusqlite::Connection;
 
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 fn fixture(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/state").join(name)).unwrap()
@@ -86,4 +86,21 @@ fn ids_go_on_after_those_of_version_1() {
                   created_at_ms, updated_at_ms) VALUES ('new', 'q', 'c', 'dag_file', '', '', '{}', 1, 0, 0, 0)";
     connection.execute_batch(insert).unwrap();
     assert_eq!(values(dir.path(), "SELECT CAST(max(id) AS TEXT) FROM subscriptions"), ["4"]);
+}
+
+#[test]
+fn rows_of_version_2_keep_ids_and_kept_messages_and_know_their_subscription() {
+    let dir = tempfile::tempdir().unwrap();
+    old_file(dir.path(), 2);
+    drop(open_inline(dir.path(), 0).unwrap());
+    let sql = "SELECT concat_ws('|', id, conn_id, queue, target, key_kind, key, n, state, ifnull(outcome, '-'), ifnull(reason, '-'), \
+               ifnull(run_id, '-'), epoch, is_first_delivery, content, deliveries, replays, copies_made, copies_confirmed, \
+               original_open, ifnull(subscription_id, '-'), created_at_ms, updated_at_ms, ifnull(settled_at_ms, '-')) FROM ledger";
+    let rows = [
+        "9|rmq_default|orders|dag:orders_dag|message_id|m1|1|sent|-|-|rmq__orders__m1|7|1|content|1|0|0|0|0|2|1700000000008|1700000000009|-",
+        "12|rmq_default|orders|unmatched|fingerprint|f1|2|settled|dlq|no|-|0|0|content|1|0|0|0|0|-|1700000000010|1700000000011|1700000000012",
+    ];
+    assert_eq!(values(dir.path(), sql), rows);
+    let kept = "SELECT concat_ws('|', row_id, kept_at_ms, bytes, head, hex(body)) FROM kept";
+    assert_eq!(values(dir.path(), kept), [r#"12|1700000000011|2|{"queue":"orders"}|00FF"#]);
 }

@@ -1,5 +1,6 @@
 //! Real RabbitMQ: a virtual host of one's own on a shared node, or a whole node of one's own.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -149,6 +150,11 @@ impl Broker {
         format!("amqp://{user}:{password}@{}/{}", self.host_port, escape(&self.vhost))
     }
 
+    /// The base address of the management API.
+    pub fn management_url(&self) -> &str {
+        &self.management
+    }
+
     /// `127.0.0.1:PORT` of AMQP, for a proxy.
     pub fn address(&self) -> std::net::SocketAddr {
         self.host_port.parse().unwrap()
@@ -253,6 +259,30 @@ impl Broker {
         self.expect_ok("POST", &path, Some(&json!({"routing_key": routing_key})));
     }
 
+    /// Keeps a copy of every message that is delivered from a queue from now on, in the order of the deliveries; read them by
+    /// [`Broker::deliveries`]. For this virtual host's other queues nothing is kept.
+    pub fn trace(&self, queue: &str) {
+        let trace = format!("trace.{queue}");
+        self.declare(&trace, QueueKind::Classic, Value::Null);
+        self.bind("amq.rabbitmq.trace", &trace, &format!("deliver.{queue}"));
+        self.expect_ok("PUT", &format!("vhosts/{}", escape(&self.vhost)), Some(&json!({"tracing": true})));
+    }
+
+    /// How often each message, told apart by its body, was delivered since [`Broker::trace`].
+    pub fn deliveries(&self, queue: &str) -> BTreeMap<String, u32> {
+        let mut counts = BTreeMap::new();
+        loop {
+            let copies = self.take(&format!("trace.{queue}"), 1000);
+            if copies.is_empty() {
+                return counts;
+            }
+            for copy in &copies {
+                let body = copy["payload"].as_str().unwrap_or_default();
+                *counts.entry(body.to_owned()).or_default() += 1;
+            }
+        }
+    }
+
     /// Deletes a queue under whoever consumes it.
     pub fn delete_queue(&self, queue: &str) {
         self.expect_ok("DELETE", &self.path("queues", queue), None);
@@ -270,6 +300,20 @@ impl Broker {
         let rights = json!({"configure": configure, "write": write, "read": read});
         let path = format!("permissions/{}/{}", escape(&self.vhost), escape(user));
         self.expect_ok("PUT", &path, Some(&rights));
+    }
+
+    /// The same for a user with tags, such as `management`.
+    pub fn add_tagged_user(&self, user: &str, password: &str, tags: &str, read: &str) {
+        self.add_user(user, password, "^$", "^$", read);
+        let body = json!({"password": password, "tags": tags});
+        self.expect_ok("PUT", &format!("users/{}", escape(user)), Some(&body));
+    }
+
+    /// Sets a policy of queues, an operator's where `operator`.
+    pub fn set_policy(&self, operator: bool, pattern: &str, definition: Value) {
+        let kind = if operator { "operator-policies" } else { "policies" };
+        let body = json!({"pattern": pattern, "definition": definition, "apply-to": "queues"});
+        self.expect_ok("PUT", &self.path(kind, &format!("p{}", fastrand::u32(..))), Some(&body));
     }
 
     /// Lets at most so many connections into this virtual host.

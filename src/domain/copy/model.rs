@@ -144,8 +144,14 @@ impl World {
             return (row.n, Stage::Verb { replaced: true });
         }
         let rows: Vec<Row> = self.rows.iter().map(|(row, _)| row.clone()).collect();
-        let arrival = Arrival { redelivered, epoch: Epoch(self.epoch), key_kind: self.key_kind, content: "c" };
-        match bind(&rows, Seen::over(&rows, "c"), &arrival) {
+        let arrival = Arrival {
+            redelivered,
+            refused_times: None,
+            epoch: Epoch(self.epoch),
+            key_kind: self.key_kind,
+            content: "c",
+        };
+        match bind(&rows, Seen::over(&rows, "c", 0), &arrival) {
             Binding::New { n, .. } => {
                 let row = Row {
                     n,
@@ -155,13 +161,14 @@ impl World {
                     epoch: Epoch(self.epoch),
                     is_first_delivery: !redelivered,
                     content: "c".into(),
+                    replays: 0,
                     settled_before_end_ms: None,
                 };
                 self.rows.push((row, Copies::default()));
                 (n, Stage::Drive)
             }
             Binding::Start { n } => (n, Stage::Drive),
-            Binding::LookUp { n } => (n, Stage::Ask),
+            Binding::LookUp { n } | Binding::Replay { n } => (n, Stage::Ask),
             Binding::SettleAgain { n, .. } => (n, Stage::Decide),
         }
     }

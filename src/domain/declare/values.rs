@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::Literal;
 use crate::domain::declaration::RefusalReason;
+use crate::domain::dedup::ValuePlace;
 use crate::domain::filter::Filter;
 use crate::domain::ids::{ConnId, DagId, QueueName};
 use crate::domain::subscription::{Invalid, Problem, parse_conn_id, parse_dag_id, parse_queue};
@@ -163,9 +164,7 @@ pub(super) fn choice<T>(
 /// Where a key is found in a message.
 pub(super) fn key(value: &Literal) -> Read<String> {
     let text = text(value)?;
-    let is_key = text == "message_id"
-        || ["header:", "body:"].iter().any(|form| text.strip_prefix(form).is_some_and(|name| !name.is_empty()));
-    if is_key { Ok(text.to_owned()) } else { out_of_range(value, A_KEY) }
+    if ValuePlace::parse(text).is_some() { Ok(text.to_owned()) } else { out_of_range(value, A_KEY) }
 }
 
 /// A dict that JSON can hold.

@@ -12,6 +12,7 @@ mod compare;
 mod evaluate;
 mod explain;
 mod json;
+mod lookup;
 mod number;
 mod operators;
 mod parse;
@@ -34,6 +35,7 @@ use tree::{Node, Subject};
 pub use body::{BodyFault, BodyFaultKind, Content};
 pub use explain::Explained;
 pub use json::MAX_LEVELS;
+pub use lookup::{Place, header_text};
 pub use number::MAX_DIGITS;
 pub use operators::MAX_PATTERN;
 pub use problem::FilterProblem;
@@ -78,6 +80,11 @@ impl Filter {
     /// The `filter_data` that reads as this filter.
     pub fn to_json(&self) -> Value {
         print::filter_data(&self.root)
+    }
+
+    /// Whether it has no condition, and matches every message.
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.root, Node::All(nodes) if nodes.is_empty())
     }
 
     /// Whether any condition looks into the body.

@@ -100,6 +100,8 @@ pub struct Row {
     pub is_first_delivery: bool,
     /// Digest of routing key and body.
     pub content: String,
+    /// How often the refused message was put back and taken up.
+    pub replays: u32,
     /// How long before the end of its epoch it was settled, in milliseconds; `None` while the epoch lives, or where its
     /// end was not seen.
     pub settled_before_end_ms: Option<i64>,
@@ -117,6 +119,8 @@ pub const UNSETTLED_BY_KILL_MS: i64 = 5_000;
 pub struct Arrival<'a> {
     /// The broker's word that it may have been delivered before.
     pub redelivered: bool,
+    /// It was refused from this queue so often and put back, as far as the broker counts that; `None`: never.
+    pub refused_times: Option<u32>,
     /// The epoch it arrived in.
     pub epoch: Epoch,
     /// Where its key comes from.
@@ -145,6 +149,11 @@ pub enum Binding {
         /// Its number.
         n: u32,
     },
+    /// The row `n`, which was refused and whose message was put back: start it again, under the run id of its next replay.
+    Replay {
+        /// Its number.
+        n: u32,
+    },
     /// The row `n`, whose outcome is known: settle the same way again, start nothing.
     SettleAgain {
         /// Its number.
@@ -157,7 +166,7 @@ pub enum Binding {
 /// What the rules need to know of all rows of a key, however many there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// The highest number; 0 where there is no row.
+    /// The highest number that was ever given out, rows that were removed included; 0 where there was none.
     pub highest: u32,
     /// Two or more rows were made by deliveries that were not redelivered: two or more messages.
     pub has_twins: bool,
@@ -166,11 +175,11 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Counted over all rows of the key.
-    pub fn over(rows: &[Row], content: &str) -> Self {
+    /// Counted over all rows of the key. `removed_up_to`: see [`super::retention`].
+    pub fn over(rows: &[Row], content: &str, removed_up_to: u32) -> Self {
         let newest = rows.iter().max_by_key(|row| row.n);
         Self {
-            highest: newest.map_or(0, |row| row.n),
+            highest: newest.map_or(0, |row| row.n).max(removed_up_to),
             has_twins: rows.iter().filter(|row| row.is_first_delivery).count() > 1,
             other_content: newest.is_some_and(|row| row.content != content),
         }
@@ -186,17 +195,23 @@ impl Seen {
 ///   is left alone, since binding a twin to it would lose the twin. It costs a double where the verb did not arrive.
 /// - None of these, but a row that was settled in the last [`UNSETTLED_BY_KILL_MS`] of its epoch: that row again where
 ///   the key is a message id. A fingerprint takes the next number: a counted double rather than a loss.
+/// - Refused and put back (a replay): the first refused row, to be started again; of a replay that is redelivered, after the unsettled
+///   ones, but for those whose rejection surely arrived. What it does with rows that started something: [`started_before`].
 /// - Else a new row.
 pub fn bind(open: &[Row], seen: Seen, arrival: &Arrival<'_>) -> Binding {
-    if arrival.redelivered {
-        if let Some(row) = unsettled_of_older_epoch(open, seen, arrival) {
-            return resume(row);
-        }
-        if arrival.key_kind == KeyKind::MessageId
-            && let Some(binding) = open.iter().filter(|row| row.epoch < arrival.epoch).find_map(settled_again)
-        {
-            return binding;
-        }
+    if arrival.redelivered
+        && let Some(row) = unsettled_of_older_epoch(open, seen, arrival)
+    {
+        return resume(row);
+    }
+    if let Some(row) = refused(open, arrival) {
+        return Binding::Replay { n: row.n };
+    }
+    if arrival.redelivered
+        && arrival.key_kind.is_an_id()
+        && let Some(binding) = open.iter().filter(|row| row.epoch < arrival.epoch).find_map(settled_again)
+    {
+        return binding;
     }
     let id_collision = arrival.key_kind == KeyKind::MessageId && seen.other_content;
     Binding::New { n: seen.highest + 1, id_collision }
@@ -207,7 +222,32 @@ fn unsettled_of_older_epoch<'a>(open: &'a [Row], seen: Seen, arrival: &Arrival<'
     open.iter()
         .filter(|row| row.epoch < arrival.epoch && row.state != State::Settled)
         .filter(|row| !(has_twins && row.state == State::VerbSent))
+        .filter(|row| !is_refused_for_good(row, arrival))
         .min_by_key(|row| (rank(row.state), row.n))
+}
+
+/// The first row that was refused, of a message that was refused and put back.
+fn refused<'a>(open: &'a [Row], arrival: &Arrival<'_>) -> Option<&'a Row> {
+    open.iter().filter(|row| is_refused_for_good(row, arrival)).min_by_key(|row| row.n)
+}
+
+/// Whether the rejection of this row arrived at the broker and its message is this one. A delivery that is not redelivered proves
+/// it, since it was published anew; of a redelivery the broker's count does, as long as it counts.
+///
+/// A row whose rejection this very channel has yet to confirm is left alone: the confirmation would settle what was begun anew.
+fn is_refused_for_good(row: &Row, arrival: &Arrival<'_>) -> bool {
+    let is_told = row.state == State::Settled || row.state == State::VerbSent && row.epoch < arrival.epoch;
+    is_told
+        && row.outcome == Some(Outcome::Dlq)
+        && arrival.refused_times.is_some_and(|times| !arrival.redelivered || times > row.replays)
+}
+
+/// The row that a replay leaves as it is: one that started something, or was dropped, beside another target's that was refused.
+/// Asked where [`bind`] found no row, and only of a message that has a refused row: of any other one a twin would be lost.
+pub fn started_before(open: &[Row]) -> Option<Binding> {
+    let told = open.iter().filter(|row| matches!(row.state, State::VerbSent | State::Settled));
+    let kept = told.filter_map(|row| Some((row.n, row.outcome.filter(|outcome| *outcome != Outcome::Dlq)?)));
+    kept.max_by_key(|(n, _)| *n).map(|(n, outcome)| Binding::SettleAgain { n, outcome })
 }
 
 fn rank(state: State) -> u8 {
@@ -251,7 +291,7 @@ pub enum Owner {
 pub fn number_after_clash(highest: u32, key_kind: KeyKind, now_ms: i64) -> u32 {
     let next = highest.saturating_add(1);
     match key_kind {
-        KeyKind::MessageId => next,
+        KeyKind::MessageId | KeyKind::DedupKey => next,
         KeyKind::Fingerprint => next.max(u32::try_from(now_ms / 1_000).unwrap_or(next)),
     }
 }
@@ -288,7 +328,7 @@ pub fn owner(clash: Clash) -> Owner {
     match clash.conf {
         ConfOrigin::Different => Owner::Other,
         ConfOrigin::Same => match clash.key_kind {
-            KeyKind::MessageId => Owner::Ours,
+            KeyKind::MessageId | KeyKind::DedupKey => Owner::Ours,
             KeyKind::Fingerprint => by_history(clash),
         },
         ConfOrigin::Silent => by_history(clash),
@@ -299,7 +339,7 @@ pub fn owner(clash: Clash) -> Owner {
 /// own all the same; a fingerprint may have twins, so it takes the next number: a double rather than a loss.
 fn by_history(clash: Clash) -> Owner {
     let is_known = match clash.key_kind {
-        KeyKind::MessageId => clash.sent_before || clash.redelivered,
+        KeyKind::MessageId | KeyKind::DedupKey => clash.sent_before || clash.redelivered,
         KeyKind::Fingerprint => clash.sent_before,
     };
     if is_known { Owner::Ours } else { Owner::Other }

@@ -7,11 +7,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod walks;
+
 use std::collections::{BTreeMap, HashSet};
 
 use super::*;
 use crate::domain::attempt::{Attempt, Command, Input, TargetView};
 use crate::domain::outcome::{FoundRun, RunLookup, TriggerAnswer};
+use crate::domain::retention::remembered;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
@@ -23,6 +26,8 @@ enum Place {
     },
     /// Settled, but a kill of the broker may bring it back.
     Unsynced,
+    /// In the dead-letter queue, from which somebody puts it back.
+    DeadLettered,
     Gone,
 }
 
@@ -40,6 +45,7 @@ enum Stage {
 struct Flight {
     message: usize,
     redelivered: bool,
+    refused_times: u32,
     row: u32,
     attempt: Option<Attempt>,
     stage: Stage,
@@ -49,6 +55,8 @@ struct Flight {
 struct Watcher {
     epoch: i64,
     rows: BTreeMap<char, Vec<Row>>,
+    /// Rows that were removed had no number above this one.
+    removed_up_to: u32,
     flights: Vec<Flight>,
 }
 
@@ -58,6 +66,10 @@ struct Luck {
     watcher_kills: u8,
     broker_kills: u8,
     lost_answers: u8,
+    /// Rows that are removed.
+    prunes: u8,
+    /// Requests that Airflow refuses, for this time.
+    refusals: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +77,8 @@ struct World {
     key_kind: KeyKind,
     keys: Vec<char>,
     places: Vec<Place>,
+    /// How often the broker dead-lettered each message.
+    refused_times: Vec<u32>,
     /// Run ids in Airflow: all that counts is how many there are for each key.
     runs: BTreeMap<String, char>,
     watchers: Vec<Watcher>,
@@ -82,9 +96,13 @@ impl World {
         World {
             key_kind,
             places: vec![Place::Ready { redelivered: false }; keys.len()],
+            refused_times: vec![0; keys.len()],
             keys,
             runs: BTreeMap::new(),
-            watchers: vec![Watcher { epoch: 1, rows: BTreeMap::new(), flights: Vec::new() }; watchers],
+            watchers: vec![
+                Watcher { epoch: 1, rows: BTreeMap::new(), removed_up_to: 0, flights: Vec::new() };
+                watchers
+            ],
             luck,
             brought_back: false,
             any_unnoted: false,
@@ -93,6 +111,15 @@ impl World {
 
     fn successors(&self) -> Vec<World> {
         let mut next = Vec::new();
+        for message in (0..self.places.len()).filter(|message| self.places[*message] == Place::DeadLettered) {
+            let mut world = self.clone();
+            world.places[message] = Place::Ready { redelivered: false };
+            next.push(world);
+        }
+        if self.luck.prunes > 0 {
+            next.extend(self.written());
+            (0..self.watchers.len()).for_each(|w| next.extend(self.pruned(w)));
+        }
         for w in 0..self.watchers.len() {
             next.extend(self.deliver(w));
             for f in 0..self.watchers[w].flights.len() {
@@ -112,12 +139,49 @@ impl World {
         next
     }
 
+    /// The broker has written everything down.
+    fn written(&self) -> Option<World> {
+        let mut world = self.clone();
+        let unsynced = world.places.iter_mut().filter(|place| **place == Place::Unsynced);
+        let synced = unsynced.map(|place| *place = Place::Gone).count();
+        (synced > 0).then_some(world)
+    }
+
+    /// Each settled row removed in turn: of messages that were settled long enough ago for no broker to bring them back.
+    fn pruned(&self, w: usize) -> Vec<World> {
+        let is_old = |key: &char| {
+            let mut places = self.keys.iter().zip(&self.places).filter(|(of, _)| *of == key);
+            !places.any(|(_, place)| *place == Place::Unsynced)
+        };
+        let rows = self.watchers[w].rows.iter().filter(|(key, _)| is_old(key));
+        let is_driven = |key: char, n: u32| {
+            let mut flights = self.watchers[w].flights.iter();
+            flights.any(|flight| self.keys[flight.message] == key && flight.row == n)
+        };
+        let settled = rows.flat_map(|(key, rows)| {
+            let settled = rows.iter().enumerate();
+            let settled = settled.filter(|(_, row)| row.state == State::Settled && !is_driven(*key, row.n));
+            settled.map(|(at, row)| (*key, at, row.n))
+        });
+        let pruned = settled.map(|(key, at, n)| {
+            let mut world = self.clone();
+            world.luck.prunes -= 1;
+            let watcher = &mut world.watchers[w];
+            watcher.rows.get_mut(&key).unwrap().remove(at);
+            watcher.removed_up_to = watcher.removed_up_to.max(remembered(self.key_kind, n).unwrap_or(0));
+            world
+        });
+        pruned.collect()
+    }
+
     fn deliver(&self, w: usize) -> Option<World> {
         let message = self.places.iter().position(|place| matches!(place, Place::Ready { .. }))?;
         let Place::Ready { redelivered } = self.places[message] else { return None };
         let mut world = self.clone();
         world.places[message] = Place::Held { watcher: w };
-        world.watchers[w].flights.push(Flight { message, redelivered, row: 0, attempt: None, stage: Stage::Delivered });
+        let refused_times = self.refused_times[message];
+        let (row, attempt, stage) = (0, None, Stage::Delivered);
+        world.watchers[w].flights.push(Flight { message, redelivered, refused_times, row, attempt, stage });
         Some(world)
     }
 
@@ -161,7 +225,7 @@ impl World {
             Stage::Next(Command::TakeNextNumber) => {
                 let key = self.keys[flight.message];
                 // Above all numbers that anybody has counted to, as the time in seconds is.
-                let n = (Seen::over(&world.watchers[w].rows[&key], "c").highest + 1)
+                let n = (Seen::over(&world.watchers[w].rows[&key], "c", world.watchers[w].removed_up_to).highest + 1)
                     .max(100 + u32::try_from(world.runs.len()).unwrap());
                 let row = world.row(w, f);
                 row.n = n;
@@ -176,11 +240,16 @@ impl World {
                 world.watchers[w].flights[f].stage = Stage::Verb;
             }
             Stage::Verb => {
-                world.places[flight.message] = Place::Unsynced;
+                let is_refused = world.row(w, f).outcome == Some(Outcome::Dlq);
+                world.places[flight.message] = if is_refused { Place::DeadLettered } else { Place::Unsynced };
+                world.refused_times[flight.message] += u32::from(is_refused);
                 world.watchers[w].flights[f].stage = Stage::Read;
             }
             Stage::Read => {
-                world.row(w, f).state = State::Settled;
+                let row = world.row(w, f);
+                if row.state == State::VerbSent {
+                    row.state = State::Settled;
+                }
                 world.watchers[w].flights.remove(f);
             }
         }
@@ -200,7 +269,9 @@ impl World {
         let flight = &mut watcher.flights[f];
         let rows = watcher.rows.entry(self.keys[flight.message]).or_default();
         let redelivered = flight.redelivered;
-        let binding = bind(rows, Seen::over(rows, "c"), &Arrival { redelivered, epoch, key_kind, content: "c" });
+        let refused_times = (flight.refused_times > 0).then_some(flight.refused_times);
+        let arrival = Arrival { redelivered, refused_times, epoch, key_kind, content: "c" };
+        let binding = bind(rows, Seen::over(rows, "c", watcher.removed_up_to), &arrival);
         let (n, attempt, stage) = match binding {
             Binding::New { n, .. } => {
                 let content = "c".to_owned();
@@ -212,8 +283,14 @@ impl World {
                     epoch,
                     is_first_delivery: !redelivered,
                     content,
+                    replays: 0,
                     settled_before_end_ms: None,
                 });
+                (n, Attempt::fresh(key_kind, redelivered), None)
+            }
+            Binding::Replay { n } => {
+                let row = rows.iter_mut().find(|row| row.n == n).unwrap();
+                (row.outcome, row.replays) = (None, row.replays + 1);
                 (n, Attempt::fresh(key_kind, redelivered), None)
             }
             Binding::Start { n } => (n, Attempt::fresh(key_kind, redelivered), None),
@@ -242,9 +319,10 @@ impl World {
     fn run_id(&self, w: usize, f: usize) -> String {
         let Flight { message, row, .. } = self.watchers[w].flights[f];
         let key = self.keys[message];
+        let replays = self.watchers[w].rows[&key].iter().find(|r| r.n == row).unwrap().replays;
         match self.key_kind {
-            KeyKind::MessageId => key.to_string(),
-            KeyKind::Fingerprint => format!("{key}{row}"),
+            KeyKind::MessageId | KeyKind::DedupKey => format!("{key}r{replays}"),
+            KeyKind::Fingerprint => format!("{key}{row}r{replays}"),
         }
     }
 
@@ -257,6 +335,12 @@ impl World {
             Some(_) => TriggerAnswer::Conflict(String::new()),
         };
         let mut next = Vec::new();
+        if world.luck.refusals > 0 {
+            let mut refused = self.clone();
+            refused.luck.refusals -= 1;
+            refused.step(w, f, Input::Answer(TriggerAnswer::Refused(String::new())));
+            next.push(refused);
+        }
         if world.luck.lost_answers > 0 {
             let mut unlucky = world.clone();
             unlucky.luck.lost_answers -= 1;
@@ -309,81 +393,4 @@ fn explore(start: World, check: impl Fn(&World)) -> usize {
     }
     assert!(ends > 0);
     ends
-}
-
-fn luck(watcher_kills: u8, broker_kills: u8, lost_answers: u8) -> Luck {
-    Luck { watcher_kills, broker_kills, lost_answers }
-}
-
-/// The deeper searches take minutes: they belong to the full round (`./tests/run --all`).
-fn plain_or_all(plain: Luck, all: Luck) -> Luck {
-    if std::env::var_os("RMQ_TEST_ALL").is_some() { all } else { plain }
-}
-
-fn every_id_has_one_run(keys: &str, watchers: usize, luck: Luck) {
-    let ends = explore(World::new(KeyKind::MessageId, keys, watchers, luck), |end| {
-        for key in keys.chars() {
-            assert_eq!(end.runs_of(key), 1, "{end:#?}");
-        }
-    });
-    assert!(ends > 10, "{ends}");
-}
-
-#[test]
-fn messages_with_ids_start_one_run_each_whatever_dies() {
-    every_id_has_one_run("ab", 1, plain_or_all(luck(1, 1, 0), luck(2, 1, 0)));
-    every_id_has_one_run("aa", 1, plain_or_all(luck(1, 1, 1), luck(2, 1, 1)));
-}
-
-#[test]
-fn messages_with_ids_start_one_run_each_under_two_watchers() {
-    every_id_has_one_run("ab", 2, plain_or_all(luck(1, 0, 0), luck(1, 1, 0)));
-    every_id_has_one_run("aa", 2, plain_or_all(luck(1, 0, 0), luck(1, 1, 0)));
-}
-
-/// Equal messages under two watchers share run ids and are not safe: see ADR-0005.
-#[test]
-fn different_messages_without_ids_are_doubled_rather_than_lost_under_two_watchers() {
-    let luck = plain_or_all(luck(1, 0, 0), luck(2, 0, 0));
-    explore(World::new(KeyKind::Fingerprint, "ab", 2, luck), |end| {
-        assert!(end.runs_of('a') >= 1 && end.runs_of('b') >= 1, "{end:#?}");
-    });
-}
-
-#[test]
-fn different_messages_without_ids_start_one_run_each_when_watchers_and_connections_die() {
-    let luck = plain_or_all(luck(2, 0, 0), luck(3, 0, 1));
-    explore(World::new(KeyKind::Fingerprint, "ab", 1, luck), |end| {
-        assert_eq!((end.runs_of('a'), end.runs_of('b')), (1, 1), "{end:#?}");
-    });
-}
-
-#[test]
-fn a_killed_broker_doubles_at_most_what_it_brings_back_and_loses_nothing() {
-    let luck = plain_or_all(luck(1, 1, 0), luck(1, 1, 1));
-    explore(World::new(KeyKind::Fingerprint, "ab", 1, luck), |end| {
-        for key in ['a', 'b'] {
-            let runs = end.runs_of(key);
-            assert!(runs == 1 || (runs == 2 && end.brought_back), "{end:#?}");
-        }
-    });
-}
-
-#[test]
-fn twins_without_ids_are_never_merged_while_nothing_dies() {
-    for watchers in [1, 2] {
-        explore(World::new(KeyKind::Fingerprint, "aaa", watchers, luck(0, 0, 0)), |end| {
-            assert_eq!(end.runs_of('a'), 3, "{end:#?}");
-        });
-    }
-}
-
-/// What remains without ids: see ADR-0005. A loss needs a message that arrived in the moment before a kill and was not noted
-/// yet, and a second kill (or the same) while the verb of its twin was on its way.
-#[test]
-fn twins_without_ids_are_doubled_rather_than_lost_at_a_kill() {
-    let luck = plain_or_all(luck(1, 0, 1), luck(2, 1, 0));
-    explore(World::new(KeyKind::Fingerprint, "aa", 1, luck), |end| {
-        assert!(end.runs_of('a') >= 2 || end.any_unnoted, "{end:#?}");
-    });
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn bind(rows: &[Row], arrival: &Arrival<'_>) -> Binding {
-    super::bind(rows, Seen::over(rows, arrival.content), arrival)
+    super::bind(rows, Seen::over(rows, arrival.content, 0), arrival)
 }
 
 fn row(n: u32, state: State, outcome: Option<Outcome>, epoch: i64) -> Row {
@@ -15,6 +15,7 @@ fn row(n: u32, state: State, outcome: Option<Outcome>, epoch: i64) -> Row {
         epoch: Epoch(epoch),
         is_first_delivery: true,
         content: "c".into(),
+        replays: 0,
         settled_before_end_ms: None,
     }
 }
@@ -24,7 +25,7 @@ fn settled(n: u32, before_end_ms: Option<i64>) -> Row {
 }
 
 fn arrival(redelivered: bool, key_kind: KeyKind) -> Arrival<'static> {
-    Arrival { redelivered, epoch: Epoch(2), key_kind, content: "c" }
+    Arrival { redelivered, refused_times: None, epoch: Epoch(2), key_kind, content: "c" }
 }
 
 fn new(n: u32) -> Binding {
@@ -68,7 +69,11 @@ fn a_redelivery_prefers_what_is_least_done() {
     for want in [4, 3, 2] {
         let got = bind(&rows, &arrival(true, KeyKind::Fingerprint));
         let n = match got {
-            Binding::New { n, .. } | Binding::Start { n } | Binding::LookUp { n } | Binding::SettleAgain { n, .. } => n,
+            Binding::New { n, .. }
+            | Binding::Start { n }
+            | Binding::LookUp { n }
+            | Binding::Replay { n }
+            | Binding::SettleAgain { n, .. } => n,
         };
         assert_eq!(n, want);
         rows.retain(|row| row.n != want);
@@ -162,4 +167,42 @@ fn names_of_states_read_back() {
         }
     }
     assert_eq!(state_from_code("nonsense"), None);
+}
+
+#[test]
+fn a_refused_message_that_was_put_back_takes_up_its_row() {
+    use State::*;
+    let dlq = |n, state, replays| Row { replays, ..row(n, state, Some(Outcome::Dlq), 1) };
+    let started = |n, state| row(n, state, Some(Outcome::Started), 1);
+    let back =
+        |redelivered, times| Arrival { refused_times: Some(times), ..arrival(redelivered, KeyKind::Fingerprint) };
+    let replay = |n| Binding::Replay { n };
+    let again = |outcome| Binding::SettleAgain { n: 1, outcome };
+    for (rows, arrival, want) in [
+        (vec![dlq(1, Settled, 0)], back(false, 1), replay(1)),
+        (vec![dlq(1, VerbSent, 0)], back(false, 1), replay(1)),
+        (vec![Row { epoch: Epoch(2), ..dlq(1, VerbSent, 0) }], back(false, 1), new(2)),
+        (vec![dlq(1, Settled, 3)], back(false, 1), replay(1)),
+        (vec![dlq(1, Settled, 0)], arrival(false, KeyKind::MessageId), new(2)),
+        (vec![dlq(1, Settled, 0)], back(true, 1), replay(1)),
+        // Its second rejection did not arrive: the broker counts one.
+        (vec![dlq(1, VerbSent, 1)], back(true, 1), again(Outcome::Dlq)),
+        (vec![dlq(1, VerbSent, 1)], back(true, 2), replay(1)),
+        (vec![Row { replays: 1, ..row(1, Sent, None, 1) }], back(true, 1), Binding::LookUp { n: 1 }),
+        // Of a twin, which comes back itself.
+        (vec![row(1, Sent, None, 1), dlq(2, Settled, 0)], back(false, 1), replay(2)),
+        (vec![started(1, Settled)], back(false, 1), new(2)),
+    ] {
+        assert_eq!(bind(&rows, &arrival), want, "{rows:?}");
+    }
+    assert_eq!(started_before(&[started(1, Settled)]), Some(again(Outcome::Started)));
+    assert_eq!(started_before(&[started(1, VerbSent), dlq(2, Settled, 0)]), Some(again(Outcome::Started)));
+    assert_eq!(started_before(&[row(1, Sent, None, 1)]), None);
+}
+
+#[test]
+fn numbers_of_removed_rows_are_not_given_out_again() {
+    let seen = Seen::over(&[settled(1, None)], "c", 4);
+    assert_eq!(super::bind(&[], seen, &arrival(false, KeyKind::Fingerprint)), new(5));
+    assert_eq!(super::bind(&[], Seen::over(&[], "c", 0), &arrival(true, KeyKind::Fingerprint)), new(1));
 }

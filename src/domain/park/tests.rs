@@ -43,6 +43,13 @@ fn where_returns_may_be_counted_pauses_grow_to_the_ack_deadline() {
 }
 
 #[test]
+fn many_parked_ones_come_back_at_a_bounded_rate() {
+    let ms: Vec<u128> = [0, 25, 5000, MOST_PARKED].map(|parked| shortest_pause(parked).as_millis()).to_vec();
+    assert_eq!(ms, [0, 100, 20_000, 40_000], "a few wait no longer for one another");
+    assert_eq!(shortest_pause(usize::MAX), LONGEST_PAUSE);
+}
+
+#[test]
 fn sightings_of_a_classic_queue_are_remembered_and_those_of_a_quorum_queue_are_the_brokers() {
     let mut sightings = Sightings::default();
     let seen: Vec<u32> = [false, true, true, true].map(|redelivered| sightings.note(7, redelivered, None)).to_vec();
@@ -139,8 +146,8 @@ fn an_unblocked_subscription_gets_back_its_own_and_not_the_foreign_ones() {
     for (tag, why) in [(1, MISS), (2, Why::Blocked), (3, Why::Blocked), (4, Why::Blocked)] {
         set.park(parked(tag, 1_000_000, why));
     }
-    assert_eq!(tags(&set.take_unblocked(2)), [2, 3]);
-    assert_eq!(tags(&set.take_unblocked(9)), [4]);
+    assert_eq!(tags(&set.take_unblocked(|_| true, 2)), [2, 3]);
+    assert_eq!(tags(&set.take_unblocked(|_| true, 9)), [4]);
 }
 
 proptest! {
@@ -168,7 +175,7 @@ proptest! {
                     continue;
                 }
                 2 => set.take_due(time),
-                3 => set.take_unblocked(2),
+                3 => set.take_unblocked(|_| true, 2),
                 _ => { set.rolled(); continue; }
             };
             prop_assert!(out.is_sorted_by_key(|one| one.tag));

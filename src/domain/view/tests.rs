@@ -226,12 +226,15 @@ fn every_word_that_the_watcher_writes_is_known() {
 
 /// The status after this one, so that all of them are walked through: one that is new has no place here until it is given one.
 fn after_subscription(status: &SubscriptionStatus) -> Option<SubscriptionStatus> {
-    use SubscriptionStatus::{Connecting, Disconnected, Error, Failing, Invalid, Listening, PausedDag, WaitingForDag};
+    use SubscriptionStatus::{
+        Connecting, Disconnected, Error, Failing, Invalid, Listening, PausedDag, PausedTarget, WaitingForDag,
+    };
     match status {
         Connecting => Some(Listening),
         Listening => Some(WaitingForDag),
         WaitingForDag => Some(PausedDag),
-        PausedDag => Some(Failing),
+        PausedDag => Some(PausedTarget),
+        PausedTarget => Some(Failing),
         Failing => Some(Error),
         Error => Some(Invalid),
         Invalid => Some(Disconnected),

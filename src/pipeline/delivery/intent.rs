@@ -1,20 +1,18 @@
 //! Before anything is asked of a target: a delivery is judged, and its rows are written and taken over.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
-use tokio::sync::OwnedSemaphorePermit;
-
-use super::{Delivery, Judging};
+use super::{Delivery, Desk, Judging};
 use crate::domain::ids::SubscriptionId;
 use crate::domain::ledger::Binding;
 use crate::domain::miss_series::Seen;
 use crate::domain::routing::{NoMatch, Verdict};
+use crate::domain::subscription::Subscription;
 use crate::domain::table::Route;
 use crate::pipeline::flights::Boarding;
 use crate::pipeline::hold::unless_ended;
 use crate::pipeline::ledgered::{self, Ledgered};
-use crate::pipeline::matched::Matched;
+use crate::pipeline::matched::{Ahead, Matched};
 use crate::ports::{Dags, Runs, Settler};
 use crate::store::ledger::Candidate;
 
@@ -22,44 +20,55 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
     /// Writes the rows before anything is asked of a target. `None`: the delivery ended.
     pub(super) async fn record_intent(&mut self) -> Option<()> {
         let verdicts = self.table.judge(&self.hand.envelope, self.desk.context.body_limits());
-        let mut places: Vec<(SubscriptionId, OwnedSemaphorePermit)> = Vec::new();
-        for row in verdicts.rows.iter().filter(|row| row.verdict == Some(Verdict::Match)) {
-            let place = Arc::clone(&self.desk.context.requests).try_acquire_owned();
-            places.extend(place.ok().map(|place| (row.subscription, place)));
+        let mut ahead: Vec<(SubscriptionId, Ahead)> = Vec::new();
+        for (row, route) in verdicts.rows.iter().zip(self.table.routes()) {
+            if row.verdict == Some(Verdict::Match) && route.standing.takes_part() {
+                ahead.extend(self.take_ahead(&route.subscription).map(|ahead| (row.subscription, ahead)));
+            }
         }
         let mut tries = 0;
         let bound = loop {
-            let has_place = |id| places.iter().any(|(of, _)| *of == id);
+            let is_ahead = |id| ahead.iter().any(|(of, _)| *of == id);
+            let key_of =
+                |route: &Route| route.key_of(&self.hand.envelope, &self.hand.key, self.desk.context.body_limits());
             let candidate = |(row, route): (&_, &Rc<Route>)| Candidate {
-                target: format!("dag:{}", route.subscription.dag_id),
+                target: route.target(),
+                key: key_of(route),
                 row: *row,
-                send: has_place(route.subscription.id),
+                send: is_ahead(route.subscription.id),
             };
             let candidates = verdicts.rows.iter().zip(self.table.routes()).map(candidate).collect();
-            let (store, what) = (&self.desk.context.store, (&self.hand.envelope, &self.hand.key));
-            match ledgered::bind(store, what, candidates, self.again.get(), self.now_ms()).await {
+            let store = &self.desk.context.store;
+            match ledgered::bind(store, &self.hand, candidates, self.again.get(), self.now_ms()).await {
                 Ok(bound) => break bound,
                 Err(error) => {
                     // Others may need the places meanwhile.
-                    places.clear();
+                    ahead.clear();
                     tries += 1;
                     self.store_refused(&error, tries).await.ok()?;
                 }
             }
         };
-        self.no_match = bound.no_match;
+        if let Some(rows) = bound.superseded {
+            tracing::debug!(queue.name = %self.hand.envelope.queue, "a copy stands for this delivery");
+            self.acknowledge_replaced(rows).await.ok()?;
+            return None;
+        }
+        (self.no_match, self.beside) = (bound.no_match, bound.beside);
         if !self.again.get() {
             let (matched, dropped) = (!bound.matches.is_empty(), bound.no_match == Some(NoMatch::Drop));
             let error = verdicts.error.as_deref();
             self.desk.sight.note(&self.hand.envelope.queue, Seen { matched, dropped, error });
+            let message = (&self.hand.envelope, &self.hand.key);
+            self.desk.context.verdicts.note(&self.table, message, verdicts.said, self.now_ms());
         }
         self.error = verdicts.error;
         let is_alone = bound.matches.len() == 1;
-        self.noted.replace(bound.matches.iter().filter_map(|one| one.row).collect());
+        self.noted.replace(bound.matches.iter().filter_map(|one| one.row).chain(bound.beside).collect());
         let of = |ledgered: Ledgered| {
             let route = self.table.get(ledgered.subscription)?;
-            let at = places.iter().position(|(of, _)| *of == ledgered.subscription);
-            let place = at.map(|at| places.swap_remove(at).1);
+            let at = ahead.iter().position(|(of, _)| *of == ledgered.subscription);
+            let place = at.map(|at| ahead.swap_remove(at).1);
             Some(Matched::new((&self.desk, &self.hand), &route.subscription, ledgered, place, is_alone))
         };
         self.matches = bound.matches.into_iter().filter_map(of).collect();
@@ -69,6 +78,16 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
             }
         }
         Some(())
+    }
+
+    /// What a request needs, if it could go now.
+    fn take_ahead(&self, subscription: &Rc<Subscription>) -> Option<Ahead> {
+        let Desk { context, members, .. } = &*self.desk;
+        if !context.targets.get(&subscription.dag_id).is_open_to_all() {
+            return None;
+        }
+        let slot = members.of(context, subscription).slots.try_take()?;
+        Some(Ahead { slot, place: context.requests.try_take()? })
     }
 
     /// Takes the rows over. `None`: another task drives these very rows.

@@ -14,11 +14,29 @@ use crate::store::StoreError;
 
 impl<R: Runs + Dags, S: Settler> Matched<R, S> {
     pub(super) async fn hold(&mut self, hold: &Hold) -> Result<Input, Woken> {
-        self.permit = None;
-        let member = Rc::clone(&self.member);
+        (self.permit, self.probe) = (None, None);
+        let (member, target) = (Rc::clone(&self.member), Rc::clone(&self.target));
+        let _held_for = target.hold();
         let _held = member.report.holding(&self.desk.context, hold).await;
         let _blocked = self.hand.block();
-        self.pause(hold.tries, hold.at_least).await?;
+        if hold.at_least.is_some() || target.is_open_to_all() {
+            self.pause(hold.tries, hold.at_least).await?;
+            return Ok(Input::Begin);
+        }
+        let due = Instant::now() + pause(hold.tries, None, self.desk.context.seed());
+        // Once another message has found the target well, all are tried again.
+        let is_well = async {
+            while !target.is_open_to_all() {
+                target.turned().await;
+            }
+        };
+        let tried_again = async {
+            tokio::select! {
+                () = is_well => {}
+                () = sleep_until(due) => {}
+            }
+        };
+        self.unless_ended(tried_again).await?;
         Ok(Input::Begin)
     }
 

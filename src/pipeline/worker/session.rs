@@ -1,5 +1,6 @@
 //! One life of a channel: receive, take, park, until it is lost or the end is asked for.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ impl<R: Runs + Dags + 'static, B: Broker + 'static> Worker<R, B>
 where
     SettlerOf<B>: 'static,
 {
-    /// Receives until the channel is lost or the end is asked for. While every gate is closed nothing new is consumed; what is
+    /// Receives until the channel is lost or the end is asked for. While nobody can run nothing new is consumed; what is
     /// held stays where it is, on this channel.
     pub(super) async fn consume(
         &mut self,
@@ -31,13 +32,13 @@ where
         tag: ConsumerTag,
     ) -> Ended {
         self.consumes_as(tag).await;
-        (self.lot, self.unblocking) = (Some((Rc::clone(&channel), ParkingLot::new(channel.epoch))), None);
+        (self.lot, self.unblocking) = (Some((Rc::clone(&channel), ParkingLot::new(channel.epoch))), BTreeMap::new());
         let mut table = self.signals.table();
         let since = Instant::now();
         self.confirm_on(&channel);
         let mut older_are_open = true;
         let ended = loop {
-            match self.follow_gates(&mut consumer, &channel).await {
+            match self.follow_blockers(&mut consumer, &channel).await {
                 Ok(()) => {}
                 Err(ended) => break ended,
             }
@@ -55,10 +56,8 @@ where
                 biased;
                 () = self.signals.changed() => {}
                 () = self.desk.members.changed() => {}
+                () = self.desk.hold_back.changed.notified() => {}
                 Some(done) = self.tasks.join_next_with_id() => self.reap(done).await,
-                () = self.desk.members.recovered.notified() => {
-                    self.unblocking = self.lot.as_ref().and_then(|(_, lot)| lot.last_blocked());
-                }
                 () = sleep_until(due.unwrap_or(since)), if due.is_some() => {
                     let out = self.lot.as_mut().map(|(_, lot)| lot.take_due());
                     self.give_back(out.unwrap_or_default()).await;
@@ -104,7 +103,7 @@ where
     }
 
     pub(super) fn take(&mut self, envelope: Envelope, channel: &Rc<Channel<SettlerOf<B>>>) {
-        let deadline = self.desk.context.limits.ack_deadline;
+        let deadline = self.desk.ack_deadline();
         let turn = self.lot.as_ref().map_or(0, |(_, lot)| lot.turn());
         let hold = || Held::new(Rc::clone(channel), envelope.tag, turn, deadline);
         let (held, spare, noted) = (hold(), hold(), Noted::default());

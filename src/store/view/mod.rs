@@ -4,7 +4,10 @@
 //! that the watcher's own commits never wait for a reader. Pages are read one after the other, so a change in between may
 //! show in one table and not yet in the other.
 
+mod fires;
 mod tables;
+
+pub use fires::{fires, why};
 
 use std::cmp::Ordering;
 use std::os::unix::fs::MetadataExt as _;
@@ -27,6 +30,21 @@ const BUSY: Duration = Duration::from_secs(2);
 /// # Errors
 /// There is no file, or it is broken, too new, too old or not ours to read; nothing was changed.
 pub fn read(dir: &Path) -> Result<Facts, StoreError> {
+    let facts = read_with(dir, &Reading(&rows))?;
+    // After the rows: a watcher that has begun in between is seen, and its predecessor's rows are not taken for its own.
+    Ok(Facts { lock: look(dir, &dir.join(FILE_NAME))?, ..facts })
+}
+
+/// What is to be read.
+struct Reading<'a, T>(&'a dyn Fn(&Connection) -> rusqlite::Result<T>);
+
+impl<T> Reading<'_, T> {
+    fn of(&self, connection: &Connection, path: &Path) -> Result<T, StoreError> {
+        (self.0)(connection).map_err(|error| failed(path, error))
+    }
+}
+
+fn read_with<T>(dir: &Path, reading: &Reading<'_, T>) -> Result<T, StoreError> {
     let path = dir.join(FILE_NAME);
     match path.try_exists() {
         Ok(true) => {}
@@ -34,44 +52,35 @@ pub fn read(dir: &Path) -> Result<Facts, StoreError> {
         // A directory of somebody else's, which says nothing of what is in it.
         Err(source) => return Err(StoreError::Open { path, source: source.into() }),
     }
-    match read_still(dir, &path)? {
-        Some(facts) => Ok(facts),
-        None => read_beside(dir, &path),
+    match read_still(dir, &path, reading)? {
+        Some(read) => Ok(read),
+        None => connect(&path, "").and_then(|connection| reading.of(&connection, &path)),
     }
 }
 
 /// Reads a file that nobody writes and beside which nothing waits to be put into it: then the file alone is the whole state,
 /// also where we may not write, and no file of SQLite's is made beside it. `None`: it is not, or no longer, so.
-fn read_still(dir: &Path, path: &Path) -> Result<Option<Facts>, StoreError> {
+fn read_still<T>(dir: &Path, path: &Path, reading: &Reading<'_, T>) -> Result<Option<T>, StoreError> {
     let stamp = || std::fs::metadata(path).map(|file| (file.ino(), file.len(), file.mtime(), file.mtime_nsec())).ok();
     let is_still = || Ok(look(dir, path)? == Lock::Free && !has_log(path));
     let before = stamp();
     if !is_still()? {
         return Ok(None);
     }
-    let read = connect(path, "?immutable=1").and_then(|connection| rows(&connection, path));
+    let read = connect(path, "?immutable=1").and_then(|connection| reading.of(&connection, path));
     // What was read while somebody wrote means nothing, an error included.
     if is_still()? && stamp() == before { read.map(Some) } else { Ok(None) }
 }
 
-fn read_beside(dir: &Path, path: &Path) -> Result<Facts, StoreError> {
-    let facts = connect(path, "").and_then(|connection| rows(&connection, path))?;
-    // After the rows: a watcher that has begun in between is seen, and its predecessor's rows are not taken for its own.
-    Ok(Facts { lock: look(dir, path)?, ..facts })
-}
-
-fn rows(connection: &Connection, path: &Path) -> Result<Facts, StoreError> {
-    let read = || -> rusqlite::Result<Facts> {
-        Ok(Facts {
-            lock: Lock::Free,
-            watcher: tables::watcher(connection)?,
-            subscriptions: tables::subscriptions(connection)?,
-            connections: tables::connections(connection)?,
-            refusals: tables::refusals(connection)?,
-            unreadable: tables::unreadable(connection)?,
-        })
-    };
-    read().map_err(|error| failed(path, error))
+fn rows(connection: &Connection) -> rusqlite::Result<Facts> {
+    Ok(Facts {
+        lock: Lock::Free,
+        watcher: tables::watcher(connection)?,
+        subscriptions: tables::subscriptions(connection)?,
+        connections: tables::connections(connection)?,
+        refusals: tables::refusals(connection)?,
+        unreadable: tables::unreadable(connection)?,
+    })
 }
 
 fn look(dir: &Path, path: &Path) -> Result<Lock, StoreError> {

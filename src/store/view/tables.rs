@@ -122,11 +122,11 @@ fn paged<T>(
 }
 
 /// A text, also one that is no UTF-8: a row that somebody has damaged must not hide all others.
-fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<String> {
+pub(super) fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<String> {
     optional_text(row, column).map(Option::unwrap_or_default)
 }
 
-fn optional_text(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<String>> {
+pub(super) fn optional_text(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<String>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         ValueRef::Integer(number) => Some(number.to_string()),
@@ -136,7 +136,7 @@ fn optional_text(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<String>
 }
 
 /// A count; what is none is shown as the nearest that is.
-fn count(number: i64) -> u32 {
+pub(super) fn count(number: i64) -> u32 {
     u32::try_from(number.max(0)).unwrap_or(u32::MAX)
 }
 

@@ -42,6 +42,8 @@ pub struct Seen {
     pub method: String,
     /// The path without the query.
     pub path: String,
+    /// The run it asks for, where it asks for one.
+    pub run_id: Option<String>,
     /// The status it was answered with; `None` if it was not, or not in full.
     pub status: Option<u16>,
 }
