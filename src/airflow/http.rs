@@ -1,15 +1,13 @@
 //! One HTTP request, one [`Exchange`].
 //!
-//! Serves every call of the adapter. No redirect is followed, no proxy of the environment is used (Airflow is a neighbour;
-//! what a proxy answers would be taken for its words), no request is repeated. Invariants, held by
+//! Serves every call of the adapter, over a client as [`crate::http_client`] makes it. Invariants, held by
 //! `tests/airflow/transport.rs`:
 //! - [`Exchange::NotSent`] only when no byte of the request left us: name, connect and TLS faults;
 //! - every wait is bounded by the request's timeout, every body by its limit, and a body over its limit is
 //!   [`Exchange::AnswerLost`], never cut;
-//! - an idle client holds no timer: a pooled connection is dropped after 4 s (Airflow's own servers keep one for 5 s), and
-//!   with the last one the pool's timer ends.
+//! - an idle client holds no timer: a pooled connection is dropped after 4 s, and with the last one the pool's timer ends.
 
-use std::error::Error as _;
+use std::cell::RefCell;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +21,7 @@ use super::{retry_after, tls};
 use crate::config::airflow::AirflowSettings;
 use crate::domain::conf::MAX_BYTES;
 use crate::domain::outcome::{Exchange, Reply, tidy};
+use crate::http_client;
 
 /// Bound of an answer's body.
 pub(super) const SMALL_BODY: usize = 256 * 1024;
@@ -36,9 +35,6 @@ pub(super) const DAGS_BODY: usize = 16 * 1024 * 1024;
 
 /// Bound of name look-up, TCP and TLS together; half of the request's timeout if that is less.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long an unused connection is kept.
-const KEEP_IDLE: Duration = Duration::from_secs(4);
 
 /// A request. No `Debug`: its body may be a login.
 #[derive(Clone)]
@@ -66,6 +62,8 @@ pub(super) struct Http {
     client: reqwest::Client,
     /// Without a trailing slash, user or query.
     base: String,
+    /// The path that was asked for last, and its URL: most requests go where the one before went, and a URL is not cheap to read.
+    last: RefCell<Option<(String, Url)>>,
     /// Bound of one exchange, as configured.
     pub(super) timeout: Duration,
 }
@@ -77,21 +75,12 @@ impl Http {
     /// The URL or the file of authorities cannot be used.
     pub(super) fn new(settings: &AirflowSettings) -> Result<Self, AirflowError> {
         let base = base_url(&settings.url)?;
-        let mut builder = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .referer(false)
-            .http1_only()
-            .user_agent(concat!("rmq-watcher/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT_TIMEOUT.min(settings.request_timeout / 2))
-            .pool_idle_timeout(KEEP_IDLE)
-            .pool_max_idle_per_host(settings.max_in_flight.max(1));
         // A private client configuration, so that plain HTTP costs no set of system authorities.
-        let roots = if base.starts_with("https:") { tls::config(settings.ca_file.as_deref())? } else { tls::unused()? };
-        builder = builder.tls_backend_preconfigured(roots);
-        let client = builder.build().map_err(|error| AirflowError::Client(chain(&error)))?;
-        Ok(Self { client, base, timeout: settings.request_timeout })
+        let is_tls = base.starts_with("https:");
+        let tls = if is_tls { tls::config(settings.ca_file.as_deref())? } else { http_client::trusts_nobody()? };
+        let connect_timeout = CONNECT_TIMEOUT.min(settings.request_timeout / 2);
+        let client = http_client::client(tls, connect_timeout, settings.max_in_flight).map_err(AirflowError::Client)?;
+        Ok(Self { client, base, last: RefCell::default(), timeout: settings.request_timeout })
     }
 
     /// A request without a body.
@@ -134,12 +123,12 @@ impl Http {
     /// As [`Http::send`].
     pub(super) async fn send_keeping_cookies(&self, ask: Ask) -> Answer {
         let echo = Echo::of(&ask.headers);
-        let request = self
-            .client
-            .request(ask.method, format!("{}{}", self.base, ask.path))
-            .headers(ask.headers)
-            .timeout(ask.timeout)
-            .body(ask.body);
+        let to = match self.url(ask.path) {
+            Ok(url) => self.client.request(ask.method, url),
+            // Refused by the client in its own words.
+            Err(text) => self.client.request(ask.method, text),
+        };
+        let request = to.headers(ask.headers).timeout(ask.timeout).body(ask.body);
         let mut response = match request.send().await {
             Ok(response) => response,
             Err(error) => {
@@ -169,10 +158,22 @@ impl Http {
         Answer { exchange, cookies }
     }
 
+    /// The URL of a path, or the text that is none.
+    fn url(&self, path: String) -> Result<Url, String> {
+        let mut last = self.last.borrow_mut();
+        if let Some((_, url)) = last.as_ref().filter(|(last, _)| *last == path) {
+            return Ok(url.clone());
+        }
+        let text = format!("{}{path}", self.base);
+        let url = Url::parse(&text).map_err(|_| text)?;
+        *last = Some((path, url.clone()));
+        Ok(url)
+    }
+
     /// Only an error of the connecting phase proves that nothing was sent.
     fn fault(&self, error: reqwest::Error) -> Exchange {
         let never_sent = error.is_connect() || error.is_builder();
-        let text = tidy(&format!("{}: {}", self.base, chain(&error.without_url())));
+        let text = tidy(&format!("{}: {}", self.base, http_client::chain(&error.without_url())));
         if never_sent {
             Exchange::NotSent(format!("Airflow cannot be reached at {text}"))
         } else {
@@ -233,21 +234,6 @@ fn cookies(headers: &HeaderMap) -> Vec<String> {
         .map(|pair| pair.trim().to_owned())
         .filter(|pair| pair.contains('='))
         .collect()
-}
-
-/// An error and what caused it, as one line. Causes that repeat their own cause are not repeated.
-fn chain(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let said = next.to_string();
-        if !text.contains(&said) {
-            text.push_str(": ");
-            text.push_str(&said);
-        }
-        cause = next.source();
-    }
-    text
 }
 
 #[cfg(test)]

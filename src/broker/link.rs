@@ -3,17 +3,22 @@
 //! Invariant: however a link ends (closed, dropped, its runtime gone), its socket is shut down within [`CLOSE_TIMEOUT`], so that
 //! lapin's I/O thread ends too. Held by `real_frozen_broker_close_is_bounded` in `tests/broker`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::net::Shutdown;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
 use super::fault::Place;
+use super::management::Management;
 use super::stash::Stash;
+use crate::domain::connection::AmqpSettings;
+use crate::domain::ids::QueueName;
+use crate::domain::queue_facts::{Look, NotLooked, Release};
 
 /// How long a connection may take to say goodbye.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,6 +58,8 @@ pub(super) struct Opened {
     pub(super) cut: Cut,
     pub(super) stash: Stash,
     pub(super) place: Place,
+    /// Of the broker, as it says itself.
+    pub(super) release: Option<Release>,
 }
 
 impl Opened {
@@ -95,13 +102,20 @@ pub(super) struct Link {
     runtime: Handle,
     /// Bound of one AMQP call on this connection.
     pub(super) rpc_timeout: Duration,
+    /// It was ended by us, which lapin learns a moment later.
+    is_cut: Cell<bool>,
+    settings: AmqpSettings,
+    /// Made when it is first asked.
+    management: OnceCell<Option<Management>>,
 }
 
 impl Link {
     /// # Panics
     /// Outside of a tokio runtime.
-    pub(super) fn new(opened: Opened, rpc_timeout: Duration, closing: Closing) -> Self {
-        Self { opened: Some(opened), closing, runtime: Handle::current(), rpc_timeout }
+    pub(super) fn new(opened: Opened, settings: AmqpSettings, closing: Closing) -> Self {
+        let (runtime, rpc_timeout, management) = (Handle::current(), settings.rpc_timeout, OnceCell::new());
+        let is_cut = Cell::default();
+        Self { opened: Some(opened), closing, runtime, rpc_timeout, is_cut, settings, management }
     }
 
     fn opened(&self) -> &Opened {
@@ -120,8 +134,20 @@ impl Link {
         &self.opened().stash
     }
 
+    /// What the broker says of itself and of a queue. Bounded.
+    pub(super) async fn look_at(&self, queue: &QueueName, our_tags: &str) -> Look {
+        let facts = async {
+            match self.management.get_or_try_init(|| Management::of(&self.settings)).await {
+                Ok(Some(management)) => management.queue(queue, our_tags).await,
+                Ok(None) => Err(NotLooked::NoManagement),
+                Err(reason) => Err(NotLooked::Failed(reason)),
+            }
+        };
+        Look { release: self.opened().release, facts: facts.await }
+    }
+
     pub(super) fn is_connected(&self) -> bool {
-        self.connection().status().connected()
+        !self.is_cut.get() && self.connection().status().connected()
     }
 
     /// Closes a channel that was dropped without a word. lapin would not: a consumer that is registered, or was to be, keeps
@@ -137,6 +163,7 @@ impl Link {
 
     /// Ends the connection at once, for a peer that no longer takes what we write.
     pub(super) fn cut(&self) {
+        self.is_cut.set(true);
         self.opened().cut.now();
     }
 }

@@ -1,10 +1,11 @@
-//! The broker client: connections, consumers, settling and probing, over lapin.
+//! The broker client: connections, consumers, settling and probing, over lapin; and its management API, over HTTP.
 //!
 //! Serves the data flow through the traits of [`crate::ports`]. Decides nothing: when to attach again, what to settle and
 //! how long to wait is `domain`'s and the caller's.
 //!
 //! ```text
 //! attach:  resolve settings → one shared attempt to connect → channel → qos → consume → Consumer
+//! publish: the same on connections of their own → channel → confirms → publish → confirmed, refused or not known
 //! ```
 //!
 //! Invariants, each held by a test in `tests/broker`:
@@ -18,8 +19,11 @@ mod consumer;
 mod convert;
 mod fault;
 mod link;
+mod management;
+mod peek;
 mod pool;
 mod probe;
+mod publish;
 mod repair;
 mod resolve;
 mod runtime;
@@ -29,6 +33,8 @@ mod tls;
 mod wire;
 
 pub use consumer::LapinConsumer;
-pub use pool::Pool;
+pub use management::look;
+pub use peek::peek;
+pub use pool::{OpenLink, Pool};
 pub use probe::{ProbeFinding, ProbeResult, ProbeSubject, probe};
 pub use settle::LapinSettler;

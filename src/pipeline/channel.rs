@@ -11,7 +11,7 @@ use super::context::{Arrow, Context};
 use super::member::Members;
 use crate::domain::ids::{DeliveryTag, Epoch};
 use crate::ports::{Settled, Settler, Verb};
-use crate::store::ledger::RowId;
+use crate::store::ledger::{Read, RowId};
 
 /// Verbs are confirmed by a round trip, at most one in this time.
 const CONFIRM_EVERY: Duration = Duration::from_millis(100);
@@ -21,7 +21,7 @@ pub(super) struct Channel<S> {
     pub(super) epoch: Epoch,
     settler: S,
     ended: watch::Sender<bool>,
-    unconfirmed: RefCell<Vec<RowId>>,
+    unconfirmed: RefCell<Vec<(RowId, Read)>>,
     verb_sent: Notify,
 }
 
@@ -110,7 +110,7 @@ impl<S: Settler> Held<S> {
     }
 
     /// Sends the verb; `rows` are remembered until the broker has confirmed it.
-    pub(super) async fn settle(self, verb: Verb, rows: Vec<RowId>) -> Settled {
+    pub(super) async fn settle(self, verb: Verb, rows: Vec<(RowId, Read)>) -> Settled {
         let settled = self.channel.settler.settle(self.tag, verb).await;
         if settled == Settled::Sent && !rows.is_empty() {
             self.channel.unconfirmed.borrow_mut().extend(rows);

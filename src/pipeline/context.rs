@@ -7,12 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::attached::Attached;
+use super::budget::Refusals;
 use super::dags::DagBook;
 use super::history::VerdictLog;
 use super::places::Places;
+use super::queue_book::QueueBook;
 use super::targets::Targets;
 use crate::domain::content::{BodyFile, BodyLimits};
-use crate::domain::ids::{ConsumerTag, RunId, SubscriptionId};
+use crate::domain::ids::{ConsumerTag, DagId, RunId, SubscriptionId};
 use crate::domain::retention::Retention;
 use crate::store::Store;
 use crate::store::bodies::Bodies;
@@ -57,12 +59,19 @@ pub enum Arrow {
     VerbSent,
     /// The broker has confirmed; the state file was told.
     Settled,
+    /// The state file knows of a copy that is about to be published.
+    Copying,
+    /// The broker has confirmed the copy; neither the state file nor the original's channel was told.
+    Copied,
 }
 
 impl Arrow {
-    /// All of them, in order.
+    /// Those that every message passes, in order.
     pub const ALL: [Self; 6] =
         [Self::Received, Self::Recorded, Self::Answered, Self::Decided, Self::VerbSent, Self::Settled];
+
+    /// Those of a message that is copied.
+    pub const OF_COPIES: [Self; 2] = [Self::Copying, Self::Copied];
 
     /// The stable name.
     pub fn code(self) -> &'static str {
@@ -73,6 +82,8 @@ impl Arrow {
             Self::Decided => "decided",
             Self::VerbSent => "verb_sent",
             Self::Settled => "settled",
+            Self::Copying => "copying",
+            Self::Copied => "copied",
         }
     }
 }
@@ -92,11 +103,14 @@ pub struct Context<R> {
     pub limits: Limits,
     /// What Airflow has said of its DAGs.
     pub dags: Rc<DagBook>,
+    /// What brokers have said of their queues.
+    pub queues: QueueBook,
     /// The consumers that are held now.
     pub attached: Attached,
     identity: Identity,
     /// Requests to Airflow under way, taken in turns by subscription.
     pub(super) requests: Places,
+    pub(super) refusals: Refusals,
     pub(super) targets: Targets,
     random: RefCell<fastrand::Rng>,
     body_limits: BodyLimits,
@@ -116,9 +130,11 @@ impl<R> Context<R> {
             clock,
             limits,
             dags: Rc::default(),
+            queues: QueueBook::default(),
             attached: Attached::default(),
             identity,
             requests: Places::new(limits.max_in_flight, Rc::default()),
+            refusals: Refusals::default(),
             targets,
             random: RefCell::new(fastrand::Rng::new()),
             body_limits: BodyLimits::default(),
@@ -142,6 +158,11 @@ impl<R> Context<R> {
     pub fn with_retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
+    }
+
+    /// Takes in what an earlier life of the watcher has learnt: since when DAGs are not ready.
+    pub fn remember_not_ready(&self, since: impl IntoIterator<Item = (DagId, i64)>) {
+        since.into_iter().for_each(|(dag, since_ms)| self.targets.get(&dag).remember_not_ready(since_ms));
     }
 
     pub(super) fn body_limits(&self) -> BodyLimits {
@@ -169,8 +190,13 @@ impl<R> Context<R> {
 
     /// A tag for one attach: the nonce keeps a ghost of an earlier one from vouching for this one.
     pub(super) fn new_tag(&self, subscription: SubscriptionId) -> ConsumerTag {
+        let (ours, nonce) = (self.our_tags(), self.random.borrow_mut().u32(..));
+        ConsumerTag::new(format!("{ours}{subscription}.{nonce:08x}"))
+    }
+
+    /// What the tags of this watcher's consumers begin with.
+    pub(super) fn our_tags(&self) -> String {
         let Identity { hostname, pid } = &self.identity;
-        let nonce = self.random.borrow_mut().u32(..);
-        ConsumerTag::new(format!("rmq_watcher.{hostname}.{pid}.{subscription}.{nonce:08x}"))
+        format!("rmq_watcher.{hostname}.{pid}.")
     }
 }

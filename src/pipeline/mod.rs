@@ -12,8 +12,10 @@
 
 mod attached;
 mod body;
+mod budget;
 mod channel;
 mod context;
+mod copies;
 mod dags;
 mod delivery;
 mod flights;
@@ -25,6 +27,7 @@ mod matched;
 mod member;
 mod parking;
 mod places;
+mod queue_book;
 mod report;
 mod sight;
 mod signals;
@@ -35,5 +38,6 @@ pub use attached::Attached;
 pub use context::{Arrow, Clock, Context, Identity, Limits, OnArrow};
 pub use dags::{DagBook, ask_waiting, read_dags};
 pub use history::tend_history;
+pub use queue_book::{QueueBook, look_at_queues};
 pub use signals::Order;
 pub use worker::run;

@@ -3,52 +3,72 @@
 
 use std::cell::{Cell, RefCell};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::rc::Rc;
 use std::time::Duration;
 
-use crate::domain::budget::{is_near_its_end, returns_so_far};
+use super::queue_book::Page;
+use crate::domain::budget::returns_so_far;
 use crate::domain::envelope::Envelope;
 use crate::domain::ids::QueueName;
 use crate::domain::key::DeliveryKey;
 use crate::domain::miss_series::{Due, MissSeries, Seen};
 use crate::domain::park::{self, Sightings};
-use crate::domain::queue_facts::QueueFacts;
+use crate::domain::queue_facts::{Limit, QueueFacts};
 use crate::telemetry::events;
 
 /// Kept across reconnects.
-#[derive(Default)]
 pub(super) struct Sight {
     sightings: RefCell<Sightings>,
-    facts: RefCell<QueueFacts>,
+    page: Rc<Page>,
     series: RefCell<MissSeries>,
     /// Deliveries that are held for blocked subscriptions alone.
     kept: Cell<usize>,
 }
 
 impl Sight {
+    pub(super) fn new(page: Rc<Page>) -> Self {
+        Self { sightings: RefCell::default(), page, series: RefCell::default(), kept: Cell::default() }
+    }
+
     /// What is known of the queue.
     pub(super) fn facts(&self) -> QueueFacts {
-        self.facts.borrow().clone()
+        self.page.facts.borrow().clone()
+    }
+
+    /// How long a delivery may stay unsettled where so long is wanted.
+    pub(super) fn ack_deadline(&self, wanted: Duration) -> Duration {
+        self.page.facts.borrow().ack_deadline(wanted)
     }
 
     /// Learns from a delivery what its queue is.
     pub(super) fn learn(&self, envelope: &Envelope) {
-        let is_known = self.facts.borrow().kind.is_some();
+        let is_known = self.page.facts.borrow().kind.is_some();
         if envelope.redelivered && !is_known {
-            let learnt = self.facts.take().learn(true, envelope.delivery_count().is_some());
-            self.facts.replace(learnt);
+            let learnt = self.page.facts.take().learn(true, envelope.delivery_count().is_some());
+            self.page.facts.replace(learnt);
         }
     }
 
-    /// How long a message that starts nothing is kept, and whether its budget is nearly spent: then it is looked at no more often
-    /// than has to be.
-    pub(super) fn pause(&self, envelope: &Envelope, key: &DeliveryKey, ack_deadline: Duration) -> (Duration, bool) {
+    /// Notes a message that starts nothing, and returns how often it was seen before. `carried`: before it was copied.
+    pub(super) fn sighted(&self, envelope: &Envelope, key: &DeliveryKey, carried: u32) -> u32 {
         let counted = returns_so_far(envelope.redelivered, envelope.delivery_count());
         let seen = self.sightings.borrow_mut().note(number(key), envelope.redelivered, counted);
-        let limit = self.facts.borrow().limit(None);
-        if is_near_its_end(limit, counted) {
-            return (ack_deadline, true);
-        }
-        (park::pause(seen, limit, ack_deadline), false)
+        seen.saturating_add(carried)
+    }
+
+    /// How long a message that starts nothing is kept.
+    pub(super) fn pause(&self, seen: u32, ack_deadline: Duration) -> Duration {
+        park::pause(seen, self.limit(), ack_deadline)
+    }
+
+    /// How many returns a message of the queue survives.
+    pub(super) fn limit(&self) -> Limit {
+        self.page.facts.borrow().limit(None)
+    }
+
+    /// Whether what is rejected is safe only with us.
+    pub(super) fn must_keep_rejected(&self) -> bool {
+        self.page.facts.borrow().must_keep_rejected(None)
     }
 
     /// Notes a judged delivery, and says what is due.

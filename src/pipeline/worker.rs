@@ -16,10 +16,12 @@ use tokio::time::sleep;
 use super::attached::HeldTag;
 use super::channel::{Channel, Held};
 use super::context::Context;
+use super::copies::Copies;
 use super::delivery::{Desk, Noted};
 use super::flights::Flights;
 use super::member::Members;
 use super::parking::{Parking, ParkingLot};
+use super::queue_book::look_before_attach;
 use super::sight::Sight;
 use super::signals::{Order, Signals};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
@@ -28,7 +30,7 @@ use crate::domain::plan::Place;
 use crate::domain::queue_facts::QueueFacts;
 use crate::domain::retry;
 use crate::domain::shutdown::Phase;
-use crate::domain::window::{Consuming, Member as Blockable, Stream, consuming};
+use crate::domain::window::{Consuming, Member as Blockable, Stream};
 use crate::ports::{AttachOrder, Broker, Consumer, Dags, Runs};
 
 /// How long a stop waits for the broker's answer to one call.
@@ -58,7 +60,8 @@ pub async fn run<R: Runs + Dags + 'static, B: Broker + 'static>(
     let signals = Signals::new(phase, orders.clone());
     let (leaving, left) = watch::channel(Phase::Running);
     let (members, flights) = (Members::new(&context, orders.clone()), Flights::new());
-    let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight: Sight::default() });
+    let (sight, copies, hold_back) = (Sight::new(context.queues.page(&place)), Copies::over(&broker), Rc::default());
+    let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight, copies, hold_back });
     let (tasks, held, unblocking, members) = (JoinSet::new(), HashMap::new(), BTreeMap::new(), Vec::new());
     Worker {
         desk,
@@ -70,6 +73,7 @@ pub async fn run<R: Runs + Dags + 'static, B: Broker + 'static>(
         lot: None,
         unblocking,
         members,
+        is_held_back: false,
         prefetch: 0,
         tasks,
         held,
@@ -96,6 +100,8 @@ struct Worker<R: Runs + Dags, B: Broker> {
     unblocking: BTreeMap<SubscriptionId, DeliveryTag>,
     /// Who takes part, and what blocks each, as of the last look.
     members: Vec<Blockable>,
+    /// The queue is left alone.
+    is_held_back: bool,
     /// Of the consumer, while it consumes.
     prefetch: u16,
     /// What a task must give back if it panics.
@@ -118,15 +124,16 @@ where
 {
     async fn run(&mut self) {
         while self.wait_until_open().await {
-            let prefetch = self.desk.prefetch();
-            self.prefetch = prefetch;
             let attached = tokio::select! {
                 biased;
                 () = self.signals.left() => break,
-                attached = attach(&self.desk, &*self.broker, &self.place, prefetch) => attached,
+                attached = attach(&self.desk, &*self.broker, &self.place) => attached,
             };
             let ended = match attached {
-                Ok((consumer, channel, tag)) => self.consume(consumer, channel, tag).await,
+                Ok(Attached { consumer, channel, tag, prefetch }) => {
+                    self.prefetch = prefetch;
+                    self.consume(consumer, channel, tag).await
+                }
                 Err(fault) => Ended::Lost(fault),
             };
             self.tag = None;
@@ -157,7 +164,7 @@ where
             self.tend().await;
             // There is nothing to hand over yet, so what the queue is does not matter.
             let stream = Stream { is_consuming: false, held: 0, window: self.desk.window() };
-            if consuming(&self.members, stream, &QueueFacts::default()) == Consuming::Consume {
+            if self.wanted(stream, &QueueFacts::default()) == Consuming::Consume {
                 return true;
             }
             tokio::select! {
@@ -171,8 +178,14 @@ where
 
     /// Looks at all that may block those who take part.
     async fn tend(&mut self) {
-        let Desk { context, members, .. } = &*self.desk;
-        self.members = members.tend(context, &self.signals.table(), self.tag.as_ref().map(HeldTag::tag)).await;
+        let Desk { context, members, hold_back, .. } = &*self.desk;
+        let table = self.signals.table();
+        self.members = members.tend(context, &table, self.tag.as_ref().map(HeldTag::tag)).await;
+        let held_back = hold_back.reason(&table);
+        self.is_held_back = held_back.is_some();
+        for member in members.all() {
+            member.report.held_back(context, held_back.clone()).await;
+        }
     }
 
     /// Returns whether to go on.
@@ -194,23 +207,34 @@ where
     }
 }
 
+/// What an attach brings.
+struct Attached<B: Broker> {
+    consumer: B::Consumer,
+    channel: Rc<Channel<SettlerOf<B>>>,
+    tag: ConsumerTag,
+    prefetch: u16,
+}
+
 async fn attach<R: Runs + Dags, B: Broker>(
     desk: &Desk<R, SettlerOf<B>>,
     broker: &B,
     place: &Place,
-    prefetch: u16,
-) -> Result<(B::Consumer, Rc<Channel<SettlerOf<B>>>, ConsumerTag), BrokerFault> {
+) -> Result<Attached<B>, BrokerFault> {
     let Desk { context, members, .. } = desk;
     for member in members.all() {
         member.report.connecting(context).await;
     }
     let Place { conn_id, queue } = place.clone();
+    // Open from here on, so that the same attempt to connect serves the look and the attach.
+    let _open = broker.open(&conn_id).await?;
+    look_before_attach(context, broker, place).await;
     let opened = context.store.open_epoch(conn_id.clone(), queue.clone(), context.now_ms()).await;
     let epoch = opened.map_err(|error| {
         let text = format!("nothing can be consumed while {error}");
         BrokerFault { kind: BrokerFaultKind::Closed, text }
     })?;
-    let tag = new_tag(desk);
+    // What was looked at counts.
+    let (tag, prefetch) = (new_tag(desk), desk.prefetch());
     let order = AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch };
     let consumer = match broker.attach(order).await {
         Ok(consumer) => consumer,
@@ -220,7 +244,7 @@ async fn attach<R: Runs + Dags, B: Broker>(
         }
     };
     let channel = Rc::new(Channel::new(epoch, consumer.settler()));
-    Ok((consumer, channel, tag))
+    Ok(Attached { consumer, channel, tag, prefetch })
 }
 
 /// A tag for one attach, with the number of the first subscription that is served.

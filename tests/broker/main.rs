@@ -8,6 +8,7 @@
 mod support;
 
 mod client;
+mod copies;
 mod corpus;
 mod footprint;
 mod harness;
@@ -15,6 +16,7 @@ mod stage;
 
 mod attach;
 mod faults;
+mod management;
 mod outage;
 mod pausing;
 mod peers;

@@ -67,7 +67,7 @@ fn bad_input_of_fires_is_told_with_two_and_what_can_be_written() {
     let kept = with_history();
     for (verb, part) in [
         (["--since", "yesterday"], "such as 90s, 30m, 2h, 7d"),
-        (["--outcome", "bad\u{1b}[2J"], "there are started, duplicate, dropped, dlq, open"),
+        (["--outcome", "bad\u{1b}[2J"], "there are started, duplicate, dropped, dlq, open, gone"),
         (["--subscription", "nobody"], "there is no single subscription nobody"),
         (["--limit", "0"], "0 is not in 1..=200000"),
     ] {
@@ -106,7 +106,8 @@ fn why_tells_the_chain_of_a_message_and_of_a_run() {
         for part in [
             "MESSAGE m-1 in queue orders, connection rmq_default",
             "started  DAG orders, subscription 1",
-            "delivered, redelivered, matched; told by its message id: m-1",
+            "delivered, redelivered, matched",
+            "told by its message id m-1",
             "2 deliveries in all; the last in epoch 4",
             "no run: Airflow answered 503",
             "run asked for last: rmq__orders__m-1",

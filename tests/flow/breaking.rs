@@ -141,7 +141,7 @@ fn a_probe_that_is_never_answered_does_not_keep_others_from_asking() {
 fn a_message_that_is_too_large_says_nothing_of_its_target() {
     run(async {
         let world = World::new();
-        let kept: &'static str = String::leak("x".repeat(20 * 1024 * 1024));
+        let kept: &'static str = String::leak("x".repeat(2 * 1024 * 1024));
         world.start();
         for n in 0..6 {
             world.broker.publish(Some(&format!("large{n}")), kept);
@@ -185,12 +185,29 @@ fn a_target_that_is_not_ready_is_an_error_after_25_answers() {
         assert_eq!(world.status(), format!("paused_target: {text}"));
         world.until("asked", |w| w.airflow.triggers().len() == 25).await;
         secs(1).await;
-        assert_eq!(world.status(), format!("error: not ready after 25 answers in a row: {text}"));
+        assert_eq!(world.status(), format!("error: not ready for long: {text}"));
         let times = world.airflow.trigger_times();
         let minutes = (times[24] - times[0]).as_secs() / 60;
         assert!((15..=25).contains(&minutes), "{minutes} minutes");
+        assert_ne!(world.sql("SELECT first_seen_at_ms FROM not_ready"), "NULL", "kept for the next start");
         world.until_drained().await;
         world.until("green", |w| w.status().starts_with("listening")).await;
+        assert_eq!(world.sql("SELECT first_seen_at_ms FROM not_ready"), "NULL");
+    });
+}
+
+#[test]
+fn a_restart_does_not_begin_to_wait_anew_for_a_target_that_is_not_ready() {
+    run(async {
+        let world = World::new();
+        world.start();
+        world.stop().await;
+        world.execute("INSERT INTO not_ready VALUES ('dag', 0)");
+        world.airflow.script([Turn::Answer(TriggerAnswer::TargetFault("not found".into()))]);
+        world.broker.publish(Some("m"), "x");
+        world.start();
+        world.until("told", |w| w.status() == "error: not ready for long: not found").await;
+        world.until_drained().await;
     });
 }
 

@@ -5,7 +5,9 @@
 
 mod book;
 mod breaking;
+mod budget;
 mod control;
+mod facts;
 mod fake_airflow;
 mod fake_broker;
 mod fanout;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rmq_watcher::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
 use rmq_watcher::domain::options::Options;
 use rmq_watcher::domain::plan::Place;
+use rmq_watcher::domain::queue_facts::QueueFacts;
 use rmq_watcher::domain::routing::Standing;
 use rmq_watcher::domain::shutdown::Phase;
 use rmq_watcher::domain::subscription::Subscription;
@@ -101,6 +102,18 @@ impl World {
         timeout(Duration::from_secs(30), worker).await.expect("the worker leaves").unwrap();
     }
 
+    /// What is known of the queue.
+    pub(crate) fn facts(&self) -> QueueFacts {
+        let context = Rc::clone(self.context.borrow().as_ref().unwrap());
+        context.queues.facts(&self.orders.borrow().place).unwrap()
+    }
+
+    /// As a timed cycle does.
+    pub(crate) async fn look_at_queues(&self) {
+        let context = Rc::clone(self.context.borrow().as_ref().unwrap());
+        pipeline::look_at_queues(context, Rc::new(self.broker.clone())).await;
+    }
+
     /// What the book has learnt since the last call.
     pub(crate) fn learnt(&self) -> Vec<(DagId, bool)> {
         self.book.borrow().as_ref().unwrap().take_learnt()
@@ -123,6 +136,9 @@ impl World {
         self.context.replace(Some(Rc::clone(&context)));
         if self.seen_unpaused.get() {
             context.dags.remember_unpaused([DagId::new("dag")]);
+        }
+        if let Ok(since_ms) = self.sql("SELECT first_seen_at_ms FROM not_ready").parse() {
+            context.remember_not_ready([(DagId::new("dag"), since_ms)]);
         }
         for route in self.orders.borrow().table.routes() {
             let Subscription { id, dag_id, .. } = &*route.subscription;

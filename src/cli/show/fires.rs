@@ -88,7 +88,8 @@ fn chain(Told { fire, failed_attempts }: &Told, paint: Paint) -> Vec<String> {
         all.extend(lines.map(|line| format!("{}{line}", " ".repeat(26))));
     };
     let again = if fire.redelivered { ", redelivered" } else { "" };
-    say(Some(fire.delivered_at_ms), format!("delivered{again}, matched; told by its {}: {}", kind(fire), fire.key));
+    say(Some(fire.delivered_at_ms), format!("delivered{again}, matched"));
+    say(None, format!("told by its {} {}", kind(fire), fire.key));
     if fire.deliveries > 1 {
         say(None, format!("{} deliveries in all; the last in epoch {}", fire.deliveries, epoch(fire)));
     } else {
@@ -111,6 +112,10 @@ fn chain(Told { fire, failed_attempts }: &Told, paint: Paint) -> Vec<String> {
     }
     if let (Some(at_ms), Some(run_id)) = (fire.sent_at_ms, &fire.run_id) {
         say(Some(at_ms), format!("run asked for last: {run_id}"));
+    }
+    if word == Word::Gone {
+        say(fire.settled_at_ms, "gone: purged, taken by another consumer, or settled unnoticed".to_owned());
+        return all;
     }
     if word != Word::Open {
         let reason = fire.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();

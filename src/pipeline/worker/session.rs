@@ -56,6 +56,7 @@ where
                 biased;
                 () = self.signals.changed() => {}
                 () = self.desk.members.changed() => {}
+                () = self.desk.hold_back.changed.notified() => {}
                 Some(done) = self.tasks.join_next_with_id() => self.reap(done).await,
                 () = sleep_until(due.unwrap_or(since)), if due.is_some() => {
                     let out = self.lot.as_mut().map(|(_, lot)| lot.take_due());
@@ -102,7 +103,7 @@ where
     }
 
     pub(super) fn take(&mut self, envelope: Envelope, channel: &Rc<Channel<SettlerOf<B>>>) {
-        let deadline = self.desk.context.limits.ack_deadline;
+        let deadline = self.desk.ack_deadline();
         let turn = self.lot.as_ref().map_or(0, |(_, lot)| lot.turn());
         let hold = || Held::new(Rc::clone(channel), envelope.tag, turn, deadline);
         let (held, spare, noted) = (hold(), hold(), Noted::default());

@@ -170,7 +170,7 @@ impl StubAirflow {
 
     /// Adds a run that somebody else created.
     pub fn add_run(&self, dag: &str, run_id: &str, conf: serde_json::Value) {
-        self.state().runs.push(StubRun {
+        self.state().add_run(StubRun {
             dag: dag.to_owned(),
             run_id: run_id.to_owned(),
             conf,
