@@ -44,13 +44,6 @@ pub(super) struct Desk<R, S> {
 }
 
 impl<R, S> Desk<R, S> {
-    /// How long a delivery that arrives now may stay unsettled: as the most careful subscription says, and no longer than the
-    /// broker waits.
-    pub(super) fn ack_deadline(&self) -> Duration {
-        let configured = self.context.limits.ack_deadline;
-        self.sight.ack_deadline(self.orders.borrow().table.ack_deadline(configured))
-    }
-
     /// The window of the queue.
     pub(super) fn window(&self) -> u16 {
         let orders = self.orders.borrow();
@@ -64,6 +57,15 @@ impl<R, S> Desk<R, S> {
     pub(super) fn prefetch(&self) -> u16 {
         let has_filter = self.orders.borrow().table.has_filter();
         prefetch(self.window(), &self.sight.facts(), has_filter)
+    }
+}
+
+impl<R, S> Desk<R, S> {
+    /// How long a delivery that arrives now may stay unsettled: as the most careful subscription says, and no longer than the
+    /// broker waits.
+    pub(super) fn ack_deadline(&self) -> Duration {
+        let configured = self.context.limits.ack_deadline;
+        self.sight.ack_deadline(self.orders.borrow().table.ack_deadline(configured))
     }
 }
 
