@@ -17,6 +17,8 @@ pub mod ports;
 pub mod config;
 pub mod telemetry;
 
+mod http_client;
+
 pub mod airflow;
 pub mod broker;
 pub mod control;

@@ -14,6 +14,8 @@ use crate::domain::envelope::Envelope;
 use crate::domain::fault::BrokerFault;
 use crate::domain::ids::{ConnId, ConsumerTag, DagId, DeliveryTag, Epoch, QueueName, RunId};
 use crate::domain::outcome::{DagList, DagLookup, Part, RunLookup, TriggerAnswer};
+use crate::domain::plan::Place;
+use crate::domain::queue_facts::Look;
 
 /// Starting DAG runs and asking about them.
 pub trait Runs {
@@ -74,6 +76,25 @@ impl<T: ConnectionSource> ConnectionSource for Rc<T> {
 pub trait Broker {
     /// A consumer on a channel of its own.
     type Consumer: Consumer;
+
+    /// Keeps a connection open for as long as it lives.
+    type Open;
+
+    /// Opens the one consuming connection of `conn`, or finds it open.
+    ///
+    /// # Errors
+    /// As [`Broker::attach`].
+    ///
+    /// # Cancel safety
+    /// As [`Broker::attach`].
+    async fn open(&self, conn: &ConnId) -> Result<Self::Open, BrokerFault>;
+
+    /// What the broker says of itself and of a queue, where a connection to it is open: its management API is asked once, within
+    /// 5 s. `our_tags`: what the tags of this watcher's consumers begin with.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a question only.
+    async fn look_at(&self, place: &Place, our_tags: &str) -> Look;
 
     /// Registers a consumer on a channel of its own, over the one consuming connection of `conn`. Returns once the
     /// broker has confirmed it.

@@ -1,15 +1,12 @@
 //! One HTTP request, one [`Exchange`].
 //!
-//! Serves every call of the adapter. No redirect is followed, no proxy of the environment is used (Airflow is a neighbour;
-//! what a proxy answers would be taken for its words), no request is repeated. Invariants, held by
+//! Serves every call of the adapter, over a client as [`crate::http_client`] makes it. Invariants, held by
 //! `tests/airflow/transport.rs`:
 //! - [`Exchange::NotSent`] only when no byte of the request left us: name, connect and TLS faults;
 //! - every wait is bounded by the request's timeout, every body by its limit, and a body over its limit is
 //!   [`Exchange::AnswerLost`], never cut;
-//! - an idle client holds no timer: a pooled connection is dropped after 4 s (Airflow's own servers keep one for 5 s), and
-//!   with the last one the pool's timer ends.
+//! - an idle client holds no timer: a pooled connection is dropped after 4 s, and with the last one the pool's timer ends.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +20,7 @@ use super::{retry_after, tls};
 use crate::config::airflow::AirflowSettings;
 use crate::domain::conf::MAX_BYTES;
 use crate::domain::outcome::{Exchange, Reply, tidy};
+use crate::http_client;
 
 /// Bound of an answer's body.
 pub(super) const SMALL_BODY: usize = 256 * 1024;
@@ -36,9 +34,6 @@ pub(super) const DAGS_BODY: usize = 16 * 1024 * 1024;
 
 /// Bound of name look-up, TCP and TLS together; half of the request's timeout if that is less.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long an unused connection is kept.
-const KEEP_IDLE: Duration = Duration::from_secs(4);
 
 /// A request. No `Debug`: its body may be a login.
 #[derive(Clone)]
@@ -77,20 +72,11 @@ impl Http {
     /// The URL or the file of authorities cannot be used.
     pub(super) fn new(settings: &AirflowSettings) -> Result<Self, AirflowError> {
         let base = base_url(&settings.url)?;
-        let mut builder = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .referer(false)
-            .http1_only()
-            .user_agent(concat!("rmq-watcher/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT_TIMEOUT.min(settings.request_timeout / 2))
-            .pool_idle_timeout(KEEP_IDLE)
-            .pool_max_idle_per_host(settings.max_in_flight.max(1));
         // A private client configuration, so that plain HTTP costs no set of system authorities.
-        let roots = if base.starts_with("https:") { tls::config(settings.ca_file.as_deref())? } else { tls::unused()? };
-        builder = builder.tls_backend_preconfigured(roots);
-        let client = builder.build().map_err(|error| AirflowError::Client(chain(&error)))?;
+        let is_tls = base.starts_with("https:");
+        let tls = if is_tls { tls::config(settings.ca_file.as_deref())? } else { http_client::trusts_nobody()? };
+        let connect_timeout = CONNECT_TIMEOUT.min(settings.request_timeout / 2);
+        let client = http_client::client(tls, connect_timeout, settings.max_in_flight).map_err(AirflowError::Client)?;
         Ok(Self { client, base, timeout: settings.request_timeout })
     }
 
@@ -172,7 +158,7 @@ impl Http {
     /// Only an error of the connecting phase proves that nothing was sent.
     fn fault(&self, error: reqwest::Error) -> Exchange {
         let never_sent = error.is_connect() || error.is_builder();
-        let text = tidy(&format!("{}: {}", self.base, chain(&error.without_url())));
+        let text = tidy(&format!("{}: {}", self.base, http_client::chain(&error.without_url())));
         if never_sent {
             Exchange::NotSent(format!("Airflow cannot be reached at {text}"))
         } else {
@@ -233,21 +219,6 @@ fn cookies(headers: &HeaderMap) -> Vec<String> {
         .map(|pair| pair.trim().to_owned())
         .filter(|pair| pair.contains('='))
         .collect()
-}
-
-/// An error and what caused it, as one line. Causes that repeat their own cause are not repeated.
-fn chain(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let said = next.to_string();
-        if !text.contains(&said) {
-            text.push_str(": ");
-            text.push_str(&said);
-        }
-        cause = next.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -47,15 +47,3 @@ fn from_system() -> Result<RootCertStore, AirflowError> {
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() { Err(AirflowError::NoSystemRoots) } else { Ok(roots) }
 }
-
-/// A configuration that trusts nobody, for a client that speaks plain HTTP only.
-///
-/// # Errors
-/// As [`config`].
-pub(super) fn unused() -> Result<ClientConfig, AirflowError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth())
-}

@@ -86,7 +86,7 @@ fn main() {
         }
         Verb::Fires(args) => tool(async move |out: &mut dyn Write| cli::fires::run(args, out).await),
         Verb::Why(args) => tool(async move |out: &mut dyn Write| cli::why::run(&args, out)),
-        Verb::Filter(args) => tool(async move |out: &mut dyn Write| cli::filter::run(&args, out)),
+        Verb::Filter(args) => tool(async move |out: &mut dyn Write| cli::filter::run(args, out).await),
     };
     exit::leave(code)
 }

@@ -138,9 +138,12 @@ impl Target<'_> {
         step.set(Step::Amqp);
         let stash = Stash::default();
         let wire = Wire::new(io, FRAME_MAX, stash.clone());
-        let first = wire.first_byte();
+        let (first, greeting) = (wire.first_byte(), wire.greeting());
         match self.handshake_amqp(wire).await {
-            Ok(connection) => Ok(Opened { connection, cut, stash, place: self.place.clone() }),
+            Ok(connection) => {
+                let (place, release) = (self.place.clone(), greeting.get().copied());
+                Ok(Opened { connection, cut, stash, place, release })
+            }
             Err(error) => Err(fault::handshake(&self.place, &error, first.get().copied())),
         }
     }

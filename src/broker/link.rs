@@ -10,10 +10,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
 use super::fault::Place;
+use super::management::Management;
 use super::stash::Stash;
+use crate::domain::connection::AmqpSettings;
+use crate::domain::ids::QueueName;
+use crate::domain::queue_facts::{Look, NotLooked, Release};
 
 /// How long a connection may take to say goodbye.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,6 +58,8 @@ pub(super) struct Opened {
     pub(super) cut: Cut,
     pub(super) stash: Stash,
     pub(super) place: Place,
+    /// Of the broker, as it says itself.
+    pub(super) release: Option<Release>,
 }
 
 impl Opened {
@@ -95,13 +102,17 @@ pub(super) struct Link {
     runtime: Handle,
     /// Bound of one AMQP call on this connection.
     pub(super) rpc_timeout: Duration,
+    settings: AmqpSettings,
+    /// Made when it is first asked.
+    management: OnceCell<Option<Management>>,
 }
 
 impl Link {
     /// # Panics
     /// Outside of a tokio runtime.
-    pub(super) fn new(opened: Opened, rpc_timeout: Duration, closing: Closing) -> Self {
-        Self { opened: Some(opened), closing, runtime: Handle::current(), rpc_timeout }
+    pub(super) fn new(opened: Opened, settings: AmqpSettings, closing: Closing) -> Self {
+        let (runtime, rpc_timeout, management) = (Handle::current(), settings.rpc_timeout, OnceCell::new());
+        Self { opened: Some(opened), closing, runtime, rpc_timeout, settings, management }
     }
 
     fn opened(&self) -> &Opened {
@@ -118,6 +129,18 @@ impl Link {
 
     pub(super) fn stash(&self) -> &Stash {
         &self.opened().stash
+    }
+
+    /// What the broker says of itself and of a queue. Bounded.
+    pub(super) async fn look_at(&self, queue: &QueueName, our_tags: &str) -> Look {
+        let facts = async {
+            match self.management.get_or_try_init(|| Management::of(&self.settings)).await {
+                Ok(Some(management)) => management.queue(queue, our_tags).await,
+                Ok(None) => Err(NotLooked::NoManagement),
+                Err(reason) => Err(NotLooked::Failed(reason)),
+            }
+        };
+        Look { release: self.opened().release, facts: facts.await }
     }
 
     pub(super) fn is_connected(&self) -> bool {

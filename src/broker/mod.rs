@@ -1,4 +1,4 @@
-//! The broker client: connections, consumers, settling and probing, over lapin.
+//! The broker client: connections, consumers, settling and probing, over lapin; and its management API, over HTTP.
 //!
 //! Serves the data flow through the traits of [`crate::ports`]. Decides nothing: when to attach again, what to settle and
 //! how long to wait is `domain`'s and the caller's.
@@ -18,6 +18,8 @@ mod consumer;
 mod convert;
 mod fault;
 mod link;
+mod management;
+mod peek;
 mod pool;
 mod probe;
 mod repair;
@@ -29,6 +31,8 @@ mod tls;
 mod wire;
 
 pub use consumer::LapinConsumer;
-pub use pool::Pool;
+pub use management::look;
+pub use peek::peek;
+pub use pool::{OpenLink, Pool};
 pub use probe::{ProbeFinding, ProbeResult, ProbeSubject, probe};
 pub use settle::LapinSettler;

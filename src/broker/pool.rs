@@ -21,6 +21,8 @@ use super::fault;
 use super::link::{Closing, Link};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::domain::ids::ConnId;
+use crate::domain::plan::Place;
+use crate::domain::queue_facts::{Look, NotLooked};
 use crate::ports::{AttachOrder, Broker, ConnectionSource};
 use crate::telemetry::events;
 
@@ -144,7 +146,7 @@ impl<S: ConnectionSource> Shared<S> {
                     opened.place,
                 );
                 let closing = self.closing.clone();
-                Ok(Rc::new(Link::new(opened, settings.rpc_timeout, closing)))
+                Ok(Rc::new(Link::new(opened, settings, closing)))
             }
             Err(fault) => {
                 if fault.kind == BrokerFaultKind::LoginRefused {
@@ -156,8 +158,29 @@ impl<S: ConnectionSource> Shared<S> {
     }
 }
 
+/// Keeps a connection open.
+pub struct OpenLink {
+    _link: Rc<Link>,
+}
+
 impl<S: ConnectionSource + 'static> Broker for Pool<S> {
     type Consumer = LapinConsumer;
+    type Open = OpenLink;
+
+    async fn open(&self, conn: &ConnId) -> Result<OpenLink, BrokerFault> {
+        Ok(OpenLink { _link: self.link(conn).await? })
+    }
+
+    async fn look_at(&self, place: &Place, our_tags: &str) -> Look {
+        let open = match self.0.usable(&place.conn_id) {
+            Some(Slot::Open(link)) => link.upgrade(),
+            Some(Slot::Trying(_)) | None => None,
+        };
+        match open {
+            Some(link) => link.look_at(&place.queue, our_tags).await,
+            None => Look { release: None, facts: Err(NotLooked::NotConnected) },
+        }
+    }
 
     async fn attach(&self, order: AttachOrder) -> Result<LapinConsumer, BrokerFault> {
         let link = self.link(&order.conn_id).await?;

@@ -12,6 +12,7 @@ use super::link::Opened;
 use crate::domain::connection::AmqpSettings;
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::domain::ids::QueueName;
+use crate::domain::queue_facts::Release;
 
 /// One thing that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub enum ProbeSubject {
 pub enum ProbeFinding {
     /// It works.
     Works,
+    /// The broker says which release it is, if it says so.
+    Greeted(Option<Release>),
     /// The queue is there.
     Queue {
         /// Messages ready for delivery.
@@ -83,7 +86,8 @@ pub async fn probe(settings: &AmqpSettings, queues: &[QueueName]) -> Vec<ProbeRe
             return results;
         }
     };
-    results.push(works(ProbeSubject::Connection));
+    let greeted = Ok(ProbeFinding::Greeted(opened.release));
+    results.push(ProbeResult { subject: ProbeSubject::Connection, outcome: greeted });
     results.push(works(ProbeSubject::Login));
     results.push(works(ProbeSubject::Vhost));
     for queue in queues {

@@ -13,7 +13,11 @@
 //! Source: AMQP 0-9-1 specification §4.2; lapin 4.12.3 `amq-protocol-types` `parsing.rs`, `make_str`. Remove when lapin
 //! reads short strings as bytes and bounds its recursion.
 
+use std::sync::{Arc, OnceLock};
+
 use super::stash::{self, Stash};
+use crate::domain::envelope::Field;
+use crate::domain::queue_facts::Release;
 
 /// Levels of tables and arrays inside the headers table that are kept. More than any known producer uses.
 pub(super) const MAX_DEPTH: u8 = 64;
@@ -23,6 +27,9 @@ const MAX_HELD: u32 = 16 * 1024 * 1024;
 
 /// The smallest frame size the protocol allows to agree on.
 const FRAME_MIN: u32 = 4096;
+
+/// What the broker says it is, once it has greeted us; lapin keeps that to itself.
+pub(super) type Greeting = Arc<OnceLock<Release>>;
 
 const METHOD: u8 = 1;
 const HEADER: u8 = 2;
@@ -36,6 +43,7 @@ pub(super) struct Repairer {
     state: State,
     frame_max: usize,
     stash: Stash,
+    greeting: Greeting,
 }
 
 #[derive(Debug)]
@@ -59,7 +67,12 @@ impl State {
 impl Repairer {
     /// `frame_max` is the size we ask for; the broker's offer may lower it.
     pub(super) fn new(frame_max: u32, stash: Stash) -> Self {
-        Self { state: State::start(), frame_max: frame_max as usize, stash }
+        Self { state: State::start(), frame_max: frame_max as usize, stash, greeting: Greeting::default() }
+    }
+
+    /// Where the broker's release is found after its greeting.
+    pub(super) fn greeting(&self) -> Greeting {
+        Arc::clone(&self.greeting)
     }
 
     /// Whether all of the next `len` bytes may pass without being looked at; if so, they count as passed.
@@ -117,6 +130,7 @@ impl Repairer {
     /// Appends a whole frame, repaired where it must be.
     fn emit(&mut self, frame: &[u8], out: &mut Vec<u8>) {
         let payload = &frame[HEAD_LEN..frame.len() - 1];
+        self.note_greeting(frame[0], payload);
         self.note_offer(frame[0], payload);
         let repaired = repair(frame[0], payload);
         let payload = repaired.as_deref().unwrap_or(payload);
@@ -133,6 +147,16 @@ impl Repairer {
         out.push(frame[frame.len() - 1]);
     }
 
+    /// `connection.start` carries the server's properties, its version among them.
+    fn note_greeting(&self, kind: u8, payload: &[u8]) {
+        if kind == METHOD
+            && let [0, 10, 0, 10, _, _, rest @ ..] = payload
+            && let Some(release) = release(rest)
+        {
+            self.greeting.get_or_init(|| release);
+        }
+    }
+
     /// `connection.tune` carries the broker's frame size; lapin will take the smaller of the two.
     fn note_offer(&mut self, kind: u8, payload: &[u8]) {
         if kind == METHOD
@@ -144,6 +168,15 @@ impl Repairer {
             }
         }
     }
+}
+
+/// The version among a server's properties.
+fn release(properties: &[u8]) -> Option<Release> {
+    let (len, rest) = properties.split_first_chunk::<4>()?;
+    let entries = rest.get(..usize::try_from(u32::from_be_bytes(*len)).ok()?)?;
+    let properties = stash::read(entries)?;
+    let Some(Field::Text(version)) = properties.get("version") else { return None };
+    Release::parse(std::str::from_utf8(version).ok()?)
 }
 
 /// What comes after the head collected so far.
@@ -243,6 +276,12 @@ impl<'a> Copier<'a> {
             // basic.deliver: consumer tag, delivery tag, redelivered, exchange, routing key
             (60, 60) => {
                 self.short_string()?;
+                self.bytes(9)?;
+                self.short_string()?;
+                self.short_string()
+            }
+            // basic.get-ok: delivery tag, redelivered, exchange, routing key
+            (60, 71) => {
                 self.bytes(9)?;
                 self.short_string()?;
                 self.short_string()

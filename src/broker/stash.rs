@@ -72,6 +72,11 @@ impl<'a> Entries<'a> {
     }
 }
 
+/// A table's entries as the broker sends them; `None` where they are not well-formed.
+pub(super) fn read(entries: &[u8]) -> Option<Table> {
+    table(&mut Entries(entries))
+}
+
 fn table(from: &mut Entries<'_>) -> Option<Table> {
     let mut table = Table::new();
     while !from.0.is_empty() {

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use super::repair::Repairer;
+use super::repair::{Greeting, Repairer};
 use super::stash::Stash;
 
 /// Kept for the repaired bytes that lapin has not taken yet; more is given back after a burst.
@@ -43,6 +43,10 @@ impl Wire {
 
     pub(super) fn first_byte(&self) -> FirstByte {
         Arc::clone(&self.first)
+    }
+
+    pub(super) fn greeting(&self) -> Greeting {
+        self.repairer.greeting()
     }
 
     fn hand_over(&mut self, buf: &mut [u8]) -> usize {

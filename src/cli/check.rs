@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::airflow::connections::{AirflowCli, Connections};
 use crate::airflow::{AirflowClient, Blocked};
-use crate::broker::{ProbeFinding, ProbeResult, ProbeSubject, probe};
+use crate::broker::{ProbeFinding, ProbeResult, ProbeSubject, look, probe};
 use crate::config::Settings;
 use crate::config::airflow::Credentials;
 use crate::config::connections::AirflowDialect;
@@ -20,6 +20,7 @@ use crate::domain::declaration::Declaration;
 use crate::domain::ids::{ConnId, DagId, QueueName};
 use crate::domain::outcome::{AccessAnswer, DagLookup, Dialect, FoundDag};
 use crate::domain::plan::Withheld;
+use crate::domain::queue_facts::{NotLooked, QueueFacts};
 use crate::ports::Dags as _;
 use crate::store::open::{self, Looked};
 
@@ -179,10 +180,24 @@ impl Check<'_> {
                     for result in probe(&found.settings, &queues).await {
                         self.probed(&conn, result)?;
                     }
+                    if let Some(queue) = queues.first() {
+                        self.management(&conn, look(&found.settings, queue, "rmq_watcher.").await)?;
+                    }
                 }
             }
         }
         Ok(())
+    }
+
+    /// What it does not tell is a warning: nothing stops for it.
+    fn management(&mut self, conn: &ConnId, looked: Result<QueueFacts, NotLooked>) -> io::Result<()> {
+        match looked {
+            Ok(_) | Err(NotLooked::NoQueue) => self.ok(&format!("connection '{conn}': the management API answers")),
+            Err(NotLooked::Failed(reason)) => self.warn(&format!(
+                "connection '{conn}': the management API cannot be asked: {reason}; limits and timeouts of its queues stay unknown"
+            )),
+            Err(NotLooked::NoManagement | NotLooked::NotConnected) => Ok(()),
+        }
     }
 
     fn probed(&mut self, conn: &ConnId, result: ProbeResult) -> io::Result<()> {
@@ -197,7 +212,7 @@ impl Check<'_> {
                 let consumers = counted(consumers as usize, "consumer", "consumers");
                 self.ok(&format!("connection '{conn}': queue '{queue}' has {messages} and {consumers}"))
             }
-            (ProbeSubject::Queue(queue), ProbeFinding::Works) => {
+            (ProbeSubject::Queue(queue), ProbeFinding::Works | ProbeFinding::Greeted(_)) => {
                 self.ok(&format!("connection '{conn}': queue '{queue}' is there"))
             }
             (ProbeSubject::Connection, _) => self.ok(&format!("connection '{conn}': the broker answers")),

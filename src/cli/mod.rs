@@ -7,7 +7,6 @@ pub mod status;
 pub mod subscriptions;
 pub mod why;
 
-mod message_file;
 pub mod scan;
 mod show;
 mod state;

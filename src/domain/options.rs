@@ -185,7 +185,6 @@ impl Options {
             ("on_budget", self.on_budget != default.on_budget),
             ("cooldown_edge", self.cooldown_edge != default.cooldown_edge),
             ("cooldown_key", self.cooldown_key.is_some()),
-            ("ack_deadline_override", self.ack_deadline_override.is_some()),
             ("inputs", self.inputs.is_some()),
             ("ack_on", self.ack_on != default.ack_on),
         ];

@@ -4,7 +4,12 @@
 //! `GET /api/queues/{vhost}/{queue}`; does not fetch it. Every field of that answer may be missing: a queue made a moment ago
 //! answers without half of them.
 //!
-//! Source: management API of RabbitMQ 3.10.8 and 4.0.5; "delivery-limit" of `rabbit_quorum_queue` for how argument and policy meet.
+//! Source: management API of RabbitMQ 3.10.8 and 4.0.5 (`tests/fixtures/management`); "delivery-limit" of `rabbit_quorum_queue`
+//! for how argument and policy meet.
+
+mod reading;
+
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -71,39 +76,79 @@ pub struct QueueFacts {
     pub dead_letters: DeadLetters,
     /// The `x-delivery-limit` argument; `None` where it is not known or not set.
     pub limit_argument: Option<i64>,
-    /// `delivery-limit` of the policies that apply; `None` where it is not known or not set.
+    /// `delivery-limit` of the policies that apply, the operator's among them; `None` where it is not known or not set.
     pub limit_policy: Option<i64>,
+    /// It is known which policies apply. A quorum queue that was made moments ago does not say.
+    pub policy_is_known: bool,
+    /// The limit in force, as the broker itself says it (4.0 does).
+    pub limit_in_force: Option<Limit>,
+    /// How long the broker waits for an acknowledgement before it closes the channel.
+    pub consumer_timeout: Option<Duration>,
+    /// Whether the dead-letter exchange is there, and something bound to it.
+    pub exchange_is_there: Option<bool>,
+    /// Consumers of the queue that are not this watcher's.
+    pub foreign_consumers: Option<usize>,
+    /// Of its broker.
+    pub release: Option<Release>,
+}
+
+/// Why nothing was learnt of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotLooked {
+    /// There is no connection to its broker now.
+    NotConnected,
+    /// Its connection names no management API.
+    NoManagement,
+    /// The broker has no such queue.
+    NoQueue,
+    /// The management API cannot be asked; one clause for people.
+    Failed(String),
+}
+
+/// What was learnt of a queue in one look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Of the broker, by its greeting.
+    pub release: Option<Release>,
+    /// What the management API says.
+    pub facts: Result<QueueFacts, NotLooked>,
 }
 
 /// The limit of a quorum queue of RabbitMQ 4 where nobody sets one.
 pub const DEFAULT_LIMIT: u32 = 20;
 
-const NAME_MOST_CHARS: usize = 255;
-
 impl QueueFacts {
-    /// Reads the answer of the management API. What it does not say is not known.
-    pub fn parse(answer: &Value) -> Self {
-        let Some(queue) = answer.as_object() else { return Self::default() };
-        let flag = |name: &str| queue.get(name).and_then(Value::as_bool);
-        // An empty table comes as a list from some releases.
-        let arguments = queue.get("arguments").map(|table| Table(table.as_object()));
-        let policy = queue.get("effective_policy_definition").map(|table| Table(table.as_object()));
-        let kind = queue
-            .get("type")
-            .and_then(Value::as_str)
-            .or_else(|| arguments.as_ref().and_then(|arguments| arguments.text("x-queue-type")));
+    /// Reads the answer of the management API. What it does not say is not known. `our_tags`: what the tags of this watcher's
+    /// consumers begin with.
+    pub fn parse(answer: &Value, our_tags: &str) -> Self {
+        reading::parse(answer, our_tags)
+    }
+
+    /// What counts after another look: what that one tells, and of what it does not tell, what was known before.
+    #[must_use]
+    pub fn renewed(self, look: Self) -> Self {
+        let is_same = self.kind.is_none() || look.kind.is_none() || self.kind == look.kind;
+        let before = if is_same { self } else { Self::default() };
+        let arguments = look.single_active_consumer.is_some();
+        let dead_letters = match look.dead_letters {
+            DeadLetters::Unknown => before.dead_letters,
+            known @ (DeadLetters::Nowhere | DeadLetters::Exchange(_)) => known,
+        };
+        let exchange_is_there = look.exchange_is_there.or(before.exchange_is_there);
         Self {
-            kind: kind.map(|kind| match kind {
-                "classic" => QueueKind::Classic,
-                "quorum" => QueueKind::Quorum,
-                other => QueueKind::Other(other.chars().take(NAME_MOST_CHARS).collect()),
-            }),
-            durable: flag("durable"),
-            exclusive: flag("exclusive"),
-            single_active_consumer: arguments.as_ref().map(|arguments| arguments.flag("x-single-active-consumer")),
-            dead_letters: dead_letters(arguments.as_ref(), policy.as_ref()),
-            limit_argument: arguments.as_ref().and_then(|arguments| arguments.number("x-delivery-limit")),
-            limit_policy: policy.as_ref().and_then(|policy| policy.number("delivery-limit")),
+            kind: look.kind.or(before.kind),
+            durable: look.durable.or(before.durable),
+            exclusive: look.exclusive.or(before.exclusive),
+            single_active_consumer: look.single_active_consumer.or(before.single_active_consumer),
+            dead_letters,
+            limit_argument: if arguments { look.limit_argument } else { before.limit_argument },
+            limit_policy: if look.policy_is_known { look.limit_policy } else { before.limit_policy },
+            policy_is_known: look.policy_is_known || before.policy_is_known,
+            limit_in_force: look.limit_in_force.or(before.limit_in_force),
+            consumer_timeout: look.consumer_timeout.or(before.consumer_timeout),
+            exchange_is_there,
+            foreign_consumers: look.foreign_consumers.or(before.foreign_consumers),
+            release: look.release.or(before.release),
         }
     }
 
@@ -117,20 +162,22 @@ impl QueueFacts {
         self
     }
 
-    /// How many returns a message survives, given the broker's release as it says itself.
+    /// How many returns a message survives. `release`: the broker's, where it is known better than here.
     pub fn limit(&self, release: Option<Release>) -> Limit {
-        let is_4 = release.map(|release| release >= Release(4, 0));
-        match self.kind {
-            Some(QueueKind::Classic | QueueKind::Other(_)) => return Limit::None,
-            Some(QueueKind::Quorum) => {}
-            None => return if is_4 == Some(false) { Limit::Unknown } else { Limit::At(DEFAULT_LIMIT) },
+        let is_4 = release.or(self.release).map(|release| release >= Release(4, 0));
+        match (&self.kind, self.limit_in_force) {
+            (Some(QueueKind::Classic | QueueKind::Other(_)), _) => return Limit::None,
+            (Some(QueueKind::Quorum), Some(limit)) => return limit,
+            (Some(QueueKind::Quorum), None) => {}
+            (None, _) => return if is_4 == Some(false) { Limit::Unknown } else { Limit::At(DEFAULT_LIMIT) },
         }
         let set = match (self.limit_argument, self.limit_policy) {
             // A negative number means "no limit" from 4.0 on, and there a limit beats it.
             (Some(argument), Some(policy)) if is_4 != Some(false) && argument.min(policy) < 0 => argument.max(policy),
             (Some(argument), Some(policy)) => argument.min(policy),
             (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => return if is_4 == Some(false) { Limit::None } else { Limit::At(DEFAULT_LIMIT) },
+            (None, None) if is_4 != Some(false) => return Limit::At(DEFAULT_LIMIT),
+            (None, None) => return if self.policy_is_known { Limit::None } else { Limit::Unknown },
         };
         match u32::try_from(set) {
             Ok(limit) => Limit::At(limit),
@@ -142,191 +189,20 @@ impl QueueFacts {
     }
 
     /// Whether a message has to be kept by us before it is rejected. `exchange_is_there`: whether the dead-letter exchange
-    /// was found; RabbitMQ takes the name of one that is not, and drops what goes to it.
+    /// was found, where that is known better than here; RabbitMQ takes the name of one that is not, and drops what goes to it.
     pub fn must_keep_rejected(&self, exchange_is_there: Option<bool>) -> bool {
         match self.dead_letters {
-            DeadLetters::Exchange(_) => exchange_is_there != Some(true),
+            DeadLetters::Exchange(_) => exchange_is_there.or(self.exchange_is_there) != Some(true),
             DeadLetters::Nowhere | DeadLetters::Unknown => true,
         }
     }
-}
 
-struct Table<'a>(Option<&'a serde_json::Map<String, Value>>);
-
-impl<'a> Table<'a> {
-    fn get(&self, name: &str) -> Option<&'a Value> {
-        self.0?.get(name)
-    }
-
-    fn text(&self, name: &str) -> Option<&'a str> {
-        self.get(name)?.as_str()
-    }
-
-    fn flag(&self, name: &str) -> bool {
-        self.get(name).and_then(Value::as_bool) == Some(true)
-    }
-
-    fn number(&self, name: &str) -> Option<i64> {
-        self.get(name)?.as_i64()
-    }
-}
-
-/// The argument beats the policy.
-fn dead_letters(arguments: Option<&Table<'_>>, policy: Option<&Table<'_>>) -> DeadLetters {
-    let argument = arguments.and_then(|arguments| arguments.text("x-dead-letter-exchange"));
-    let from_policy = policy.and_then(|policy| policy.text("dead-letter-exchange"));
-    match argument.or(from_policy) {
-        Some(name) => DeadLetters::Exchange(name.chars().take(NAME_MOST_CHARS).collect()),
-        None if arguments.is_some() && policy.is_some() => DeadLetters::Nowhere,
-        None => DeadLetters::Unknown,
+    /// How long a delivery may stay unsettled where so long is wanted: the broker closes the channel over one that stays longer
+    /// than its own time, and all others come back with it. A sixth of that time is left for what is on its way.
+    pub fn ack_deadline(&self, wanted: Duration) -> Duration {
+        self.consumer_timeout.map_or(wanted, |timeout| wanted.min(timeout - timeout / 6))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    use super::*;
-
-    const OLD: Option<Release> = Some(Release(3, 10));
-    const NEW: Option<Release> = Some(Release(4, 0));
-
-    fn quorum(argument: Option<i64>, policy: Option<i64>) -> QueueFacts {
-        QueueFacts {
-            kind: Some(QueueKind::Quorum),
-            limit_argument: argument,
-            limit_policy: policy,
-            ..QueueFacts::default()
-        }
-    }
-
-    #[test]
-    fn an_answer_is_read_whole() {
-        let facts = QueueFacts::parse(&json!({
-            "name": "q", "type": "quorum", "durable": true, "exclusive": false,
-            "arguments": {"x-queue-type": "quorum", "x-delivery-limit": 5, "x-single-active-consumer": true,
-                          "x-dead-letter-exchange": "dlx"},
-            "effective_policy_definition": {"delivery-limit": 9, "dead-letter-exchange": "other"},
-        }));
-        let want = QueueFacts {
-            kind: Some(QueueKind::Quorum),
-            durable: Some(true),
-            exclusive: Some(false),
-            single_active_consumer: Some(true),
-            dead_letters: DeadLetters::Exchange("dlx".into()),
-            limit_argument: Some(5),
-            limit_policy: Some(9),
-        };
-        assert_eq!(facts, want);
-        assert_eq!(facts.limit(NEW), Limit::At(5));
-    }
-
-    #[test]
-    fn what_is_not_said_is_not_known() {
-        for nothing in [json!(null), json!([]), json!({}), json!("x"), json!({"type": 5, "durable": "yes"})] {
-            assert_eq!(QueueFacts::parse(&nothing), QueueFacts::default(), "{nothing}");
-        }
-        let empty = json!({"type": "classic", "arguments": [], "effective_policy_definition": []});
-        let facts = QueueFacts::parse(&empty);
-        assert_eq!((facts.single_active_consumer, facts.dead_letters), (Some(false), DeadLetters::Nowhere));
-        let young = QueueFacts::parse(&json!({"type": "classic", "arguments": {}}));
-        assert_eq!(young.dead_letters, DeadLetters::Unknown, "a policy may name one");
-        let policy = QueueFacts::parse(&json!({"effective_policy_definition": {"dead-letter-exchange": "p"}}));
-        assert_eq!(policy.dead_letters, DeadLetters::Exchange("p".into()));
-    }
-
-    #[test]
-    fn the_limit_comes_from_argument_policy_and_release() {
-        for (argument, policy, old, new) in [
-            (None, None, Limit::None, Limit::At(20)),
-            (Some(5), None, Limit::At(5), Limit::At(5)),
-            (None, Some(7), Limit::At(7), Limit::At(7)),
-            (Some(9), Some(7), Limit::At(7), Limit::At(7)),
-            (Some(0), None, Limit::At(0), Limit::At(0)),
-            (Some(-1), None, Limit::At(0), Limit::None),
-            (Some(-1), Some(7), Limit::At(0), Limit::At(7)),
-            (Some(7), Some(-1), Limit::At(0), Limit::At(7)),
-            (Some(-1), Some(-1), Limit::At(0), Limit::None),
-            (Some(i64::MAX), None, Limit::None, Limit::None),
-        ] {
-            assert_eq!(quorum(argument, policy).limit(OLD), old, "{argument:?} {policy:?}");
-            assert_eq!(quorum(argument, policy).limit(NEW), new, "{argument:?} {policy:?}");
-            assert_eq!(quorum(argument, policy).limit(None), new, "an unknown release is taken for a new one");
-        }
-        let classic = QueueFacts { kind: Some(QueueKind::Classic), limit_argument: Some(3), ..QueueFacts::default() };
-        assert_eq!(classic.limit(NEW), Limit::None);
-        assert_eq!(QueueFacts::default().limit(NEW), Limit::At(20));
-        assert_eq!(QueueFacts::default().limit(OLD), Limit::Unknown);
-    }
-
-    #[test]
-    fn a_redelivery_tells_what_kind_of_queue_it_is() {
-        let kind = |redelivered, counts| QueueFacts::default().learn(redelivered, counts).kind;
-        assert_eq!(kind(true, true), Some(QueueKind::Quorum));
-        assert_eq!(kind(true, false), Some(QueueKind::Classic));
-        assert_eq!((kind(false, true), kind(false, false)), (None, None), "a publisher may set any header");
-        let known = QueueFacts { kind: Some(QueueKind::Classic), ..QueueFacts::default() };
-        assert_eq!(known.clone().learn(true, true), known);
-    }
-
-    #[test]
-    fn nothing_is_rejected_that_is_neither_kept_nor_known_to_go_somewhere() {
-        let with = |dead_letters| QueueFacts { dead_letters, ..QueueFacts::default() };
-        let named = with(DeadLetters::Exchange("dlx".into()));
-        assert!(!named.must_keep_rejected(Some(true)));
-        assert!(named.must_keep_rejected(Some(false)) && named.must_keep_rejected(None));
-        assert!(with(DeadLetters::Nowhere).must_keep_rejected(Some(true)));
-        assert!(with(DeadLetters::Unknown).must_keep_rejected(Some(true)));
-    }
-
-    #[test]
-    fn releases_are_read_as_brokers_write_them() {
-        for (text, want) in [
-            ("3.10.8", Some(Release(3, 10))),
-            ("4.0.5", Some(Release(4, 0))),
-            ("4.3.0-rc.1", Some(Release(4, 3))),
-            ("4", None),
-            ("", None),
-            ("x.y", None),
-        ] {
-            assert_eq!(Release::parse(text), want, "{text}");
-        }
-    }
-
-    fn any_json() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            "[a-z]{0,8}".prop_map(Value::from)
-        ];
-        leaf.prop_recursive(3, 20, 5, |inner| {
-            let name = prop::sample::select(vec![
-                "type",
-                "arguments",
-                "effective_policy_definition",
-                "x-delivery-limit",
-                "delivery-limit",
-                "x-dead-letter-exchange",
-                "durable",
-            ]);
-            prop_oneof![
-                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-                prop::collection::hash_map(name, inner, 0..5).prop_map(|map| Value::Object(
-                    map.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-                )),
-            ]
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn any_answer_is_read_without_surprise(answer in any_json()) {
-            let facts = QueueFacts::parse(&answer);
-            for release in [OLD, NEW, None] {
-                facts.limit(release);
-            }
-        }
-    }
-}
+mod tests;

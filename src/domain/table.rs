@@ -4,6 +4,7 @@
 //! decided in [`super::routing`].
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::content::{BodyLimits, Content, content};
 use super::dedup::Identity;
@@ -95,6 +96,20 @@ impl Table {
     /// The rows whose matches are started.
     pub fn taking_part(&self) -> impl Iterator<Item = &Rc<Route>> {
         self.0.routes.iter().filter(|route| route.standing.takes_part())
+    }
+
+    /// Whether a row that takes part may reject a message.
+    pub fn has_filter(&self) -> bool {
+        self.taking_part().any(|route| route.filter.as_ref().is_none_or(|filter| !filter.is_empty()))
+    }
+
+    /// How long a delivery may stay unsettled: the shortest time that a subscription that takes part has of its own, or
+    /// `configured` for those that have none.
+    pub fn ack_deadline(&self, configured: Duration) -> Duration {
+        let own = |route: &Rc<Route>| route.subscription.options.ack_deadline_override;
+        let each =
+            self.taking_part().map(|route| own(route).map_or(configured, |secs| Duration::from_secs(secs.into())));
+        each.min().unwrap_or(configured)
     }
 
     /// The row of a subscription.

@@ -10,6 +10,7 @@ use super::attached::Attached;
 use super::dags::DagBook;
 use super::history::VerdictLog;
 use super::places::Places;
+use super::queue_book::QueueBook;
 use super::targets::Targets;
 use crate::domain::content::{BodyFile, BodyLimits};
 use crate::domain::ids::{ConsumerTag, DagId, RunId, SubscriptionId};
@@ -92,6 +93,8 @@ pub struct Context<R> {
     pub limits: Limits,
     /// What Airflow has said of its DAGs.
     pub dags: Rc<DagBook>,
+    /// What brokers have said of their queues.
+    pub queues: QueueBook,
     /// The consumers that are held now.
     pub attached: Attached,
     identity: Identity,
@@ -116,6 +119,7 @@ impl<R> Context<R> {
             clock,
             limits,
             dags: Rc::default(),
+            queues: QueueBook::default(),
             attached: Attached::default(),
             identity,
             requests: Places::new(limits.max_in_flight, Rc::default()),
@@ -174,8 +178,13 @@ impl<R> Context<R> {
 
     /// A tag for one attach: the nonce keeps a ghost of an earlier one from vouching for this one.
     pub(super) fn new_tag(&self, subscription: SubscriptionId) -> ConsumerTag {
+        let (ours, nonce) = (self.our_tags(), self.random.borrow_mut().u32(..));
+        ConsumerTag::new(format!("{ours}{subscription}.{nonce:08x}"))
+    }
+
+    /// What the tags of this watcher's consumers begin with.
+    pub(super) fn our_tags(&self) -> String {
         let Identity { hostname, pid } = &self.identity;
-        let nonce = self.random.borrow_mut().u32(..);
-        ConsumerTag::new(format!("rmq_watcher.{hostname}.{pid}.{subscription}.{nonce:08x}"))
+        format!("rmq_watcher.{hostname}.{pid}.")
     }
 }

@@ -233,7 +233,7 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
     async fn keep_refused(&mut self, reason: &str) -> Result<(), Woken> {
         let Some(row) = self.ledgered.row else {
             // Nothing is recorded of it, so nothing can be kept: hold it until the state file takes it.
-            self.pause(u32::MAX, Some(self.desk.context.limits.ack_deadline)).await?;
+            self.pause(u32::MAX, Some(self.desk.ack_deadline())).await?;
             return Err(Woken::Deadline);
         };
         let message = (message_head(&self.hand.envelope).to_string(), self.hand.envelope.body.clone());

@@ -3,8 +3,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::rc::Rc;
 use std::time::Duration;
 
+use super::queue_book::Page;
 use crate::domain::budget::{is_near_its_end, returns_so_far};
 use crate::domain::envelope::Envelope;
 use crate::domain::ids::QueueName;
@@ -15,27 +17,35 @@ use crate::domain::queue_facts::QueueFacts;
 use crate::telemetry::events;
 
 /// Kept across reconnects.
-#[derive(Default)]
 pub(super) struct Sight {
     sightings: RefCell<Sightings>,
-    facts: RefCell<QueueFacts>,
+    page: Rc<Page>,
     series: RefCell<MissSeries>,
     /// Deliveries that are held for blocked subscriptions alone.
     kept: Cell<usize>,
 }
 
 impl Sight {
+    pub(super) fn new(page: Rc<Page>) -> Self {
+        Self { sightings: RefCell::default(), page, series: RefCell::default(), kept: Cell::default() }
+    }
+
     /// What is known of the queue.
     pub(super) fn facts(&self) -> QueueFacts {
-        self.facts.borrow().clone()
+        self.page.facts.borrow().clone()
+    }
+
+    /// How long a delivery may stay unsettled where so long is wanted.
+    pub(super) fn ack_deadline(&self, wanted: Duration) -> Duration {
+        self.page.facts.borrow().ack_deadline(wanted)
     }
 
     /// Learns from a delivery what its queue is.
     pub(super) fn learn(&self, envelope: &Envelope) {
-        let is_known = self.facts.borrow().kind.is_some();
+        let is_known = self.page.facts.borrow().kind.is_some();
         if envelope.redelivered && !is_known {
-            let learnt = self.facts.take().learn(true, envelope.delivery_count().is_some());
-            self.facts.replace(learnt);
+            let learnt = self.page.facts.take().learn(true, envelope.delivery_count().is_some());
+            self.page.facts.replace(learnt);
         }
     }
 
@@ -44,7 +54,7 @@ impl Sight {
     pub(super) fn pause(&self, envelope: &Envelope, key: &DeliveryKey, ack_deadline: Duration) -> (Duration, bool) {
         let counted = returns_so_far(envelope.redelivered, envelope.delivery_count());
         let seen = self.sightings.borrow_mut().note(number(key), envelope.redelivered, counted);
-        let limit = self.facts.borrow().limit(None);
+        let limit = self.page.facts.borrow().limit(None);
         if is_near_its_end(limit, counted) {
             return (ack_deadline, true);
         }

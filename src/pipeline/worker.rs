@@ -20,6 +20,7 @@ use super::delivery::{Desk, Noted};
 use super::flights::Flights;
 use super::member::Members;
 use super::parking::{Parking, ParkingLot};
+use super::queue_book::look_before_attach;
 use super::sight::Sight;
 use super::signals::{Order, Signals};
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
@@ -58,7 +59,8 @@ pub async fn run<R: Runs + Dags + 'static, B: Broker + 'static>(
     let signals = Signals::new(phase, orders.clone());
     let (leaving, left) = watch::channel(Phase::Running);
     let (members, flights) = (Members::new(&context, orders.clone()), Flights::new());
-    let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight: Sight::default() });
+    let sight = Sight::new(context.queues.page(&place));
+    let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight });
     let (tasks, held, unblocking, members) = (JoinSet::new(), HashMap::new(), BTreeMap::new(), Vec::new());
     Worker {
         desk,
@@ -118,15 +120,16 @@ where
 {
     async fn run(&mut self) {
         while self.wait_until_open().await {
-            let prefetch = self.desk.prefetch();
-            self.prefetch = prefetch;
             let attached = tokio::select! {
                 biased;
                 () = self.signals.left() => break,
-                attached = attach(&self.desk, &*self.broker, &self.place, prefetch) => attached,
+                attached = attach(&self.desk, &*self.broker, &self.place) => attached,
             };
             let ended = match attached {
-                Ok((consumer, channel, tag)) => self.consume(consumer, channel, tag).await,
+                Ok(Attached { consumer, channel, tag, prefetch }) => {
+                    self.prefetch = prefetch;
+                    self.consume(consumer, channel, tag).await
+                }
                 Err(fault) => Ended::Lost(fault),
             };
             self.tag = None;
@@ -194,23 +197,34 @@ where
     }
 }
 
+/// What an attach brings.
+struct Attached<B: Broker> {
+    consumer: B::Consumer,
+    channel: Rc<Channel<SettlerOf<B>>>,
+    tag: ConsumerTag,
+    prefetch: u16,
+}
+
 async fn attach<R: Runs + Dags, B: Broker>(
     desk: &Desk<R, SettlerOf<B>>,
     broker: &B,
     place: &Place,
-    prefetch: u16,
-) -> Result<(B::Consumer, Rc<Channel<SettlerOf<B>>>, ConsumerTag), BrokerFault> {
+) -> Result<Attached<B>, BrokerFault> {
     let Desk { context, members, .. } = desk;
     for member in members.all() {
         member.report.connecting(context).await;
     }
     let Place { conn_id, queue } = place.clone();
+    // Open from here on, so that the same attempt to connect serves the look and the attach.
+    let _open = broker.open(&conn_id).await?;
+    look_before_attach(context, broker, place).await;
     let opened = context.store.open_epoch(conn_id.clone(), queue.clone(), context.now_ms()).await;
     let epoch = opened.map_err(|error| {
         let text = format!("nothing can be consumed while {error}");
         BrokerFault { kind: BrokerFaultKind::Closed, text }
     })?;
-    let tag = new_tag(desk);
+    // What was looked at counts.
+    let (tag, prefetch) = (new_tag(desk), desk.prefetch());
     let order = AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch };
     let consumer = match broker.attach(order).await {
         Ok(consumer) => consumer,
@@ -220,7 +234,7 @@ async fn attach<R: Runs + Dags, B: Broker>(
         }
     };
     let channel = Rc::new(Channel::new(epoch, consumer.settler()));
-    Ok((consumer, channel, tag))
+    Ok(Attached { consumer, channel, tag, prefetch })
 }
 
 /// A tag for one attach, with the number of the first subscription that is served.

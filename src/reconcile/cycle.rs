@@ -11,6 +11,7 @@ use super::step::{Ran, STEP_TIMEOUT, Step};
 use super::sync::Synced;
 use super::wishes::{tombstone, wish};
 use crate::domain::sync::Row;
+use crate::pipeline;
 use crate::ports::{Broker, Consumer, Dags, Declarations, Declared, Runs};
 use crate::store::StoreError;
 use crate::telemetry::events;
@@ -21,11 +22,12 @@ pub(super) struct Steps {
     pub(super) sync: Step<Result<Synced, StoreError>>,
     read: Step<Result<Vec<Row>, StoreError>>,
     pub(super) dags: Step<()>,
+    queues: Step<()>,
 }
 
 impl Steps {
     pub(super) fn new() -> Self {
-        Self { scan: Step::new(), sync: Step::new(), read: Step::new(), dags: Step::new() }
+        Self { scan: Step::new(), sync: Step::new(), read: Step::new(), dags: Step::new(), queues: Step::new() }
     }
 }
 
@@ -51,6 +53,7 @@ where
         let is_applied = self.read_and_apply().await;
         if timed {
             self.ask_for_dags();
+            self.look_at_queues();
             self.prune().await;
         }
         self.phase_at.set("status");
@@ -71,6 +74,14 @@ where
         self.phase_at.set("reconcile");
         self.apply().await;
         is_read
+    }
+
+    /// Has brokers asked for what they say of the queues that are consumed, and does not wait for it.
+    fn look_at_queues(&mut self) {
+        let look = pipeline::look_at_queues(Rc::clone(&self.context), Rc::clone(&self.broker));
+        if !self.steps.queues.begin(look) {
+            tracing::debug!("brokers are still being asked for the queues of an earlier cycle");
+        }
     }
 
     /// Reads what is declared; `None` where the step did not end.

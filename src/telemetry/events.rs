@@ -61,6 +61,10 @@ events! {
 
     /// INFO: a connection to RabbitMQ was opened.
     BROKER_CONNECTED = "broker.connected" @ Info;
+    /// WARNING: the management API of a connection cannot be asked. Once for each new reason.
+    MANAGEMENT_FAILED = "management.failed" @ Warn;
+    /// INFO: the management API of a connection answers again.
+    MANAGEMENT_RECOVERED = "management.recovered" @ Info;
     /// WARNING: a connection's settings are doubtful. Said once for each change.
     CONNECTION_DOUBTED = "connection.doubted" @ Warn;
     /// WARNING: the configuration file or Airflow could not be read; what was known before is used.

@@ -15,6 +15,7 @@ mod stage;
 
 mod attach;
 mod faults;
+mod management;
 mod outage;
 mod pausing;
 mod peers;

@@ -33,6 +33,22 @@ fn real_healthy_setup_passes_and_is_left_as_it_was() {
 }
 
 #[test]
+fn real_management_api_is_tried_where_the_connection_names_one() {
+    let bench = Bench::new(BrokerVersion::for_this_round()[0], Dialect::V2);
+    let with = |address: &str| {
+        let address = address.replace(':', "%3A").replace('/', "%2F");
+        Checked::of(&bench.setup_with(&format!("{}?management_url={address}", bench.broker.url())))
+    };
+    let checked = with(bench.broker.management_url());
+    assert_all_well(&checked);
+    assert!(checked.out.contains("connection 'rmq_default': the management API answers"), "{}", checked.out);
+    let checked = with(&bench.stub.url());
+    assert_eq!((checked.code, checked.marked("FAIL").len()), (Some(0), 0), "{}", checked.out);
+    let warned = checked.marked("WARN");
+    assert!(warned.len() == 1 && warned[0].contains("the management API cannot be asked"), "{warned:?}");
+}
+
+#[test]
 fn real_healthy_setup_passes_with_real_airflow() {
     for version in AirflowVersion::for_this_round() {
         let (airflow, broker) = (Airflow::shared(version), Broker::shared(BrokerVersion::V4));

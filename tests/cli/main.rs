@@ -13,6 +13,7 @@ mod fires;
 mod growth;
 mod kept;
 mod launched;
+mod peek;
 mod planted;
 mod proc;
 mod run_faults;

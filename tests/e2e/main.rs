@@ -11,6 +11,7 @@ mod folder;
 mod history;
 mod kills;
 mod log_sinks;
+mod patience;
 mod payload;
 mod shared;
 mod spine;

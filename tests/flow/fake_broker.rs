@@ -9,6 +9,8 @@ use bytes::Bytes;
 use rmq_watcher::domain::envelope::{Envelope, Properties, Table};
 use rmq_watcher::domain::fault::{BrokerFault, BrokerFaultKind};
 use rmq_watcher::domain::ids::{ConnId, ConsumerTag, DeliveryTag, QueueName};
+use rmq_watcher::domain::plan::Place;
+use rmq_watcher::domain::queue_facts::{Look, NotLooked};
 use rmq_watcher::ports::{AttachOrder, Broker, Consumer, Settled, Settler, Verb};
 use tokio::sync::Notify;
 
@@ -54,11 +56,32 @@ struct State {
     verbs: Vec<(Option<String>, Verb)>,
     lose_verbs: bool,
     panic_on_attach: bool,
+    /// What is said of the queue; `None`: the answer never comes.
+    look: Option<Look>,
+    looks: u32,
+    prefetches: Vec<u16>,
 }
 
 impl FakeBroker {
     pub(crate) fn new() -> Self {
-        Self(Rc::default())
+        let fake = Self(Rc::default());
+        fake.says_of_queue(Some(Look { release: None, facts: Err(NotLooked::NoManagement) }));
+        fake
+    }
+
+    /// What the broker says of its queue from now on; `None`: nothing, for ever.
+    pub(crate) fn says_of_queue(&self, look: Option<Look>) {
+        self.0.state.borrow_mut().look = look;
+    }
+
+    /// How often it was asked.
+    pub(crate) fn looks(&self) -> u32 {
+        self.0.state.borrow().looks
+    }
+
+    /// The prefetch of every attach.
+    pub(crate) fn prefetches(&self) -> Vec<u16> {
+        self.0.state.borrow().prefetches.clone()
     }
 
     pub(crate) fn publish(&self, id: Option<&str>, body: &'static str) {
@@ -169,6 +192,24 @@ pub(crate) struct FakeSettler {
 
 impl Broker for FakeBroker {
     type Consumer = FakeConsumer;
+    type Open = ();
+
+    async fn open(&self, _conn: &ConnId) -> Result<(), BrokerFault> {
+        Ok(())
+    }
+
+    async fn look_at(&self, _place: &Place, our_tags: &str) -> Look {
+        assert!(our_tags.starts_with("rmq_watcher."), "{our_tags}");
+        let look = {
+            let mut state = self.0.state.borrow_mut();
+            state.looks += 1;
+            state.look.clone()
+        };
+        match look {
+            Some(look) => look,
+            None => std::future::pending().await,
+        }
+    }
 
     async fn attach(&self, order: AttachOrder) -> Result<FakeConsumer, BrokerFault> {
         let mut state = self.0.state.borrow_mut();
@@ -177,6 +218,7 @@ impl Broker for FakeBroker {
             return Err(fault);
         }
         state.channels += 1;
+        state.prefetches.push(order.prefetch);
         let channel = state.channels;
         (state.channel, state.lose_verbs) = (Some(channel), false);
         state.begin_to_consume(order.tag.as_str());

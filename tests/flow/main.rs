@@ -6,6 +6,7 @@
 mod book;
 mod breaking;
 mod control;
+mod facts;
 mod fake_airflow;
 mod fake_broker;
 mod fanout;

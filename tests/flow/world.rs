@@ -8,6 +8,7 @@ use std::time::Duration;
 use rmq_watcher::domain::ids::{ConnId, DagId, QueueName, SubscriptionId};
 use rmq_watcher::domain::options::Options;
 use rmq_watcher::domain::plan::Place;
+use rmq_watcher::domain::queue_facts::QueueFacts;
 use rmq_watcher::domain::routing::Standing;
 use rmq_watcher::domain::shutdown::Phase;
 use rmq_watcher::domain::subscription::Subscription;
@@ -99,6 +100,18 @@ impl World {
         self.orders.send_modify(|order| order.leave = true);
         let worker = self.worker.take().unwrap();
         timeout(Duration::from_secs(30), worker).await.expect("the worker leaves").unwrap();
+    }
+
+    /// What is known of the queue.
+    pub(crate) fn facts(&self) -> QueueFacts {
+        let context = Rc::clone(self.context.borrow().as_ref().unwrap());
+        context.queues.facts(&self.orders.borrow().place).unwrap()
+    }
+
+    /// As a timed cycle does.
+    pub(crate) async fn look_at_queues(&self) {
+        let context = Rc::clone(self.context.borrow().as_ref().unwrap());
+        pipeline::look_at_queues(context, Rc::new(self.broker.clone())).await;
     }
 
     /// What the book has learnt since the last call.

@@ -149,6 +149,11 @@ impl Broker {
         format!("amqp://{user}:{password}@{}/{}", self.host_port, escape(&self.vhost))
     }
 
+    /// The base address of the management API.
+    pub fn management_url(&self) -> &str {
+        &self.management
+    }
+
     /// `127.0.0.1:PORT` of AMQP, for a proxy.
     pub fn address(&self) -> std::net::SocketAddr {
         self.host_port.parse().unwrap()
@@ -270,6 +275,20 @@ impl Broker {
         let rights = json!({"configure": configure, "write": write, "read": read});
         let path = format!("permissions/{}/{}", escape(&self.vhost), escape(user));
         self.expect_ok("PUT", &path, Some(&rights));
+    }
+
+    /// The same for a user with tags, such as `management`.
+    pub fn add_tagged_user(&self, user: &str, password: &str, tags: &str, read: &str) {
+        self.add_user(user, password, "^$", "^$", read);
+        let body = json!({"password": password, "tags": tags});
+        self.expect_ok("PUT", &format!("users/{}", escape(user)), Some(&body));
+    }
+
+    /// Sets a policy of queues, an operator's where `operator`.
+    pub fn set_policy(&self, operator: bool, pattern: &str, definition: Value) {
+        let kind = if operator { "operator-policies" } else { "policies" };
+        let body = json!({"pattern": pattern, "definition": definition, "apply-to": "queues"});
+        self.expect_ok("PUT", &self.path(kind, &format!("p{}", fastrand::u32(..))), Some(&body));
     }
 
     /// Lets at most so many connections into this virtual host.

@@ -187,3 +187,41 @@ proptest! {
         prop_assert!(std::str::from_utf8(text).is_ok());
     }
 }
+
+#[test]
+fn what_the_broker_says_it_is_is_read_as_it_passes() {
+    let start = |version: &[u8]| {
+        let entries =
+            [short(b"product"), b"S".to_vec(), long(b"RabbitMQ"), short(b"version"), version.to_vec()].concat();
+        frame(METHOD, &[vec![0, 10, 0, 10, 0, 9], long(&entries), long(b"PLAIN"), long(b"en_US")].concat())
+    };
+    let text = |version: &[u8]| [b"S".to_vec(), long(version)].concat();
+    for (input, wanted) in [
+        (start(&text(b"4.0.5")), Some(Release(4, 0))),
+        (start(&text(b"3.10.8")), Some(Release(3, 10))),
+        (start(&text(b"\xff")), None),
+        (start(b"V"), None),
+        (start(b"S"), None),
+        (frame(METHOD, &[0, 10, 0, 10, 0, 9, 0xff, 0xff, 0xff, 0xff]), None),
+        (deliver(b"4.0.5"), None),
+    ] {
+        for piece in [1, 1000] {
+            let mut repairer = Repairer::new(8192, Stash::default());
+            let (greeting, mut out) = (repairer.greeting(), Vec::new());
+            input.chunks(piece).for_each(|part| repairer.feed(part, &mut out));
+            assert_eq!((greeting.get().copied(), &out), (wanted, &input));
+        }
+    }
+}
+
+#[test]
+fn a_message_that_is_fetched_is_repaired_like_one_that_is_delivered() {
+    let fetched = |routing_key: &[u8]| {
+        let mut payload = vec![0, 60, 0, 71, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+        payload.extend(short(b"exchange"));
+        payload.extend(short(routing_key));
+        payload.extend([0, 0, 0, 7]);
+        frame(METHOD, &payload)
+    };
+    assert_eq!(pass_through(&fetched(b"caf\xe9"), 1000), fetched("caf\u{fffd}".as_bytes()));
+}

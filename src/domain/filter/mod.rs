@@ -82,6 +82,11 @@ impl Filter {
         print::filter_data(&self.root)
     }
 
+    /// Whether it has no condition, and matches every message.
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.root, Node::All(nodes) if nodes.is_empty())
+    }
+
     /// Whether any condition looks into the body.
     pub fn reads_body(&self) -> bool {
         self.root.needs_body()

@@ -102,7 +102,7 @@ where
     }
 
     pub(super) fn take(&mut self, envelope: Envelope, channel: &Rc<Channel<SettlerOf<B>>>) {
-        let deadline = self.desk.context.limits.ack_deadline;
+        let deadline = self.desk.ack_deadline();
         let turn = self.lot.as_ref().map_or(0, |(_, lot)| lot.turn());
         let hold = || Held::new(Rc::clone(channel), envelope.tag, turn, deadline);
         let (held, spare, noted) = (hold(), hold(), Noted::default());

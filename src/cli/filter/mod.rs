@@ -1,19 +1,30 @@
-//! `rmq-watcher filter test`: what a filter says of a message, condition by condition. Reads files and changes nothing.
+//! `rmq-watcher filter test`: what a filter says of a message, condition by condition.
+//!
+//! The message comes from a file, or from the head of a queue: that one is taken and given back, which is said and asked first.
+
+mod message_file;
+mod peek;
 
 use std::fs::File;
 use std::io::{self, Read as _, Write};
+use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::message_file::{self, MessageFile};
+use message_file::MessageFile;
+use peek::{Order, Peeked, Refused};
+
+use crate::domain::content::{Content as Carried, content};
 use crate::domain::filter::{Content, Explained, Filter, Message, Verdict};
+use crate::domain::ids::{ConnId, QueueName};
 
 /// Exit codes of `filter test`.
 const MATCH: i32 = 0;
 const MISS: i32 = 1;
 const USAGE: i32 = 2;
 const ERROR: i32 = 3;
+const NO_MESSAGE: i32 = 4;
 
 /// The largest file that is read: the largest message RabbitMQ hands out, as base64, and some room.
 const MAX_FILE: u64 = 32 * 1024 * 1024;
@@ -27,18 +38,32 @@ pub struct FilterArgs {
 
 #[derive(Subcommand, Debug)]
 enum FilterVerb {
-    /// Say whether a filter matches a message, and why. Exit code: 0 match, 1 miss, 2 wrong usage, 3 the message cannot be judged.
+    /// Say whether a filter matches a message, and why. Exit code: 0 match, 1 miss, 2 wrong usage, 3 the message cannot be judged,
+    /// 4 no message could be had from the queue.
     Test(Test),
 }
 
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("source").required(true))]
 struct Test {
     /// The `filter_data`, as JSON or as @FILE with the JSON in it.
     #[arg(long, value_name = "JSON|@FILE")]
     filter: String,
     /// A file with the message as a JSON object: body or body_b64, headers, properties, routing_key. The conf of a run will do.
-    #[arg(long, value_name = "FILE")]
-    message: String,
+    #[arg(long, value_name = "FILE", group = "source")]
+    message: Option<String>,
+    /// Take the message at the head of a queue, and give it back. On a quorum queue that costs it one delivery of its budget.
+    #[arg(long, value_name = "QUEUE", group = "source")]
+    peek: Option<String>,
+    /// The connection of that queue.
+    #[arg(long, value_name = "ID", default_value = "rmq_default", conflicts_with = "message")]
+    conn_id: String,
+    /// Do not ask before the message is taken.
+    #[arg(long, conflicts_with = "message")]
+    yes: bool,
+    /// The configuration file, for the connection.
+    #[arg(long, value_name = "FILE", conflicts_with = "message")]
+    config: Option<PathBuf>,
     /// Answer with a JSON object.
     #[arg(long)]
     json: bool,
@@ -48,19 +73,43 @@ struct Test {
 ///
 /// # Errors
 /// The output could not be written.
-pub fn run(args: &FilterArgs, out: &mut dyn Write) -> io::Result<i32> {
-    let FilterVerb::Test(test) = &args.verb;
-    let (filter, message) = match read(test) {
-        Ok(read) => read,
-        Err(sentence) => {
-            writeln!(io::stderr(), "{sentence}")?;
-            return Ok(USAGE);
+pub async fn run(args: FilterArgs, out: &mut dyn Write) -> io::Result<i32> {
+    let FilterVerb::Test(test) = args.verb;
+    let (sentence, code) = match filter(&test) {
+        Ok(filter) => match message(&test).await {
+            Ok(message) => return judge(&filter, &message, test.json, out),
+            Err(Refused::Usage(sentence)) => (sentence, USAGE),
+            Err(Refused::NoMessage(sentence)) => (sentence, NO_MESSAGE),
+        },
+        Err(sentence) => (sentence, USAGE),
+    };
+    writeln!(io::stderr(), "{sentence}")?;
+    Ok(code)
+}
+
+fn judge(filter: &Filter, message: &Given, json: bool, out: &mut dyn Write) -> io::Result<i32> {
+    let carried = match message {
+        Given::File(_) => None,
+        Given::Peeked(peeked) => Some(content(&peeked.envelope, peeked.limits)),
+    };
+    let unreadable;
+    let message = match (message, &carried) {
+        (Given::File(file), _) => Message { headers: &file.headers, body: Content::Bytes(&file.body) },
+        (Given::Peeked(peeked), carried) => {
+            let body = match carried {
+                Some(Carried::Inline(unpacked)) => Content::Bytes(&unpacked.body),
+                Some(Carried::Refused(too_large)) => {
+                    unreadable = too_large.to_string();
+                    Content::Unreadable(&unreadable)
+                }
+                Some(Carried::File) | None => Content::Unreadable("it is over consume.max_body_bytes"),
+            };
+            Message { headers: &peeked.envelope.headers, body }
         }
     };
-    let message = Message { headers: &message.headers, body: Content::Bytes(&message.body) };
     let verdict = filter.evaluate(&message);
     let lines = filter.explain(&message);
-    if test.json {
+    if json {
         writeln!(out, "{}", as_json(&verdict, &lines))?;
     } else {
         print(&verdict, &lines, out)?;
@@ -72,19 +121,37 @@ pub fn run(args: &FilterArgs, out: &mut dyn Write) -> io::Result<i32> {
     })
 }
 
-fn read(test: &Test) -> Result<(Filter, MessageFile), String> {
+/// A message, wherever it comes from.
+enum Given {
+    File(MessageFile),
+    Peeked(Box<Peeked>),
+}
+
+fn filter(test: &Test) -> Result<Filter, String> {
     let text = match test.filter.strip_prefix('@') {
         Some(path) => text_of("--filter", path)?,
         None => test.filter.clone(),
     };
     let data: Value = serde_json::from_str(&text).map_err(|error| format!("--filter: this is not JSON: {error}"))?;
-    let filter = Filter::parse(&data).map_err(|problem| format!("--filter: {problem}"))?;
-    let path = &test.message;
+    Filter::parse(&data).map_err(|problem| format!("--filter: {problem}"))
+}
+
+async fn message(test: &Test) -> Result<Given, Refused> {
+    if let Some(queue) = &test.peek {
+        let (queue, conn_id) = (QueueName::new(queue), ConnId::new(&test.conn_id));
+        let order = Order { queue, conn_id, config: test.config.clone(), yes: test.yes };
+        return peek::peek(&order).await.map(|peeked| Given::Peeked(Box::new(peeked)));
+    }
+    // The command line has seen to it that there is one of both.
+    let path = test.message.as_deref().unwrap_or_default();
+    file(path).map(Given::File).map_err(Refused::Usage)
+}
+
+fn file(path: &str) -> Result<MessageFile, String> {
     let text = text_of("--message", path)?;
     let value: Value =
         serde_json::from_str(&text).map_err(|error| format!("--message: {path} is not JSON: {error}"))?;
-    let message = message_file::read(&value).map_err(|sentence| format!("--message: {path}: {sentence}"))?;
-    Ok((filter, message))
+    message_file::read(&value).map_err(|sentence| format!("--message: {path}: {sentence}"))
 }
 
 fn text_of(flag: &str, path: &str) -> Result<String, String> {
