@@ -31,6 +31,7 @@ pub mod ledger;
 pub mod line_budget;
 pub mod miss_series;
 pub mod nearest;
+pub mod not_ready;
 pub mod options;
 pub mod outcome;
 pub mod park;

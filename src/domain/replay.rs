@@ -25,10 +25,9 @@ pub struct Refused<'a> {
 
 /// Whether this message was refused from this very queue before.
 pub fn refused_before(envelope: &Envelope) -> Option<Refused<'_>> {
-    let by_us = envelope.headers.get(HEADER).map(|field| match field {
-        Field::Table(table) => read(table),
-        _ => Refused { times: 1, exchange: None, routing_key: None, expiration: None },
-    });
+    let once = Refused { times: 1, exchange: None, routing_key: None, expiration: None };
+    let by_us = envelope.headers.get(HEADER);
+    let by_us = by_us.map(|field| if let Field::Table(table) = field { read(table) } else { once });
     by_us.or_else(|| by_the_broker(envelope))
 }
 

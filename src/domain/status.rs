@@ -78,31 +78,6 @@ pub fn subscription_status(attachment: Attachment, trouble: Option<Trouble>) -> 
     }
 }
 
-/// So many answers in a row that a target is not ready make its rows `error`: about twenty minutes.
-pub const NOT_READY_FOR_LONG: u32 = 25;
-
-/// Whether this answer that a target is not ready is a warning: every tenth is.
-pub fn warns(not_ready: u32) -> bool {
-    not_ready > 0 && not_ready.is_multiple_of(10)
-}
-
-/// A status, given how often in a row its target answered that it is not ready: for a while that is no trouble, as a DAG is
-/// not there before Airflow has read its file.
-pub fn after_warmup(status: SubscriptionStatus, not_ready: u32) -> SubscriptionStatus {
-    match status {
-        SubscriptionStatus::PausedTarget if not_ready >= NOT_READY_FOR_LONG => SubscriptionStatus::Error,
-        SubscriptionStatus::Connecting
-        | SubscriptionStatus::Listening
-        | SubscriptionStatus::WaitingForDag
-        | SubscriptionStatus::PausedDag
-        | SubscriptionStatus::PausedTarget
-        | SubscriptionStatus::Failing
-        | SubscriptionStatus::Error
-        | SubscriptionStatus::Invalid
-        | SubscriptionStatus::Disconnected => status,
-    }
-}
-
 /// A connection's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionStatus {
@@ -128,14 +103,6 @@ impl ConnectionStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_target_is_not_ready_for_a_while_before_that_is_an_error() {
-        let paused = subscription_status(Attachment::Listening, Some(Trouble::Target));
-        assert_eq!((after_warmup(paused, 24), after_warmup(paused, 25)), (paused, SubscriptionStatus::Error));
-        assert_eq!(after_warmup(SubscriptionStatus::Listening, 99), SubscriptionStatus::Listening);
-        assert_eq!((1..=30).filter(|answers| warns(*answers)).collect::<Vec<_>>(), [10, 20, 30]);
-    }
 
     #[test]
     fn only_a_held_tag_without_trouble_is_green() {

@@ -13,7 +13,7 @@ use super::places::Places;
 use super::queue_book::QueueBook;
 use super::targets::Targets;
 use crate::domain::content::{BodyFile, BodyLimits};
-use crate::domain::ids::{ConsumerTag, RunId, SubscriptionId};
+use crate::domain::ids::{ConsumerTag, DagId, RunId, SubscriptionId};
 use crate::domain::retention::Retention;
 use crate::store::Store;
 use crate::store::bodies::Bodies;
@@ -146,6 +146,11 @@ impl<R> Context<R> {
     pub fn with_retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
+    }
+
+    /// Takes in what an earlier life of the watcher has learnt: since when DAGs are not ready.
+    pub fn remember_not_ready(&self, since: impl IntoIterator<Item = (DagId, i64)>) {
+        since.into_iter().for_each(|(dag, since_ms)| self.targets.get(&dag).remember_not_ready(since_ms));
     }
 
     pub(super) fn body_limits(&self) -> BodyLimits {

@@ -28,7 +28,7 @@ use crate::domain::routing::{NoMatch, ReturnedFor};
 use crate::domain::settlement::{Match, Settlement, settle};
 use crate::domain::shutdown::Phase;
 use crate::domain::table::Table;
-use crate::domain::window::{Place, excess, place, prefetch, window};
+use crate::domain::window::{Place, excess, leaves_room, place, prefetch, window};
 use crate::ports::{Dags, Runs, Settler, Verb};
 use crate::store::StoreError;
 use crate::store::ledger::RowId;
@@ -252,8 +252,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
             let window = desk.window().max(2);
             let (members, facts) = (desk.orders.borrow().table.taking_part().count(), desk.sight.facts());
             let is_crowded = match kept {
-                // There is nobody to make room for, and the consumer goes.
-                _ if !desk.members.can_any_run(&desk.orders.borrow().table) => false,
+                _ if !leaves_room(desk.members.can_any_run(&desk.orders.borrow().table), &facts) => false,
                 Some(_) => excess(window, members, desk.sight.kept(), &facts) > 0,
                 None => place(window, members, desk.sight.kept(), &facts) == Place::Park,
             };

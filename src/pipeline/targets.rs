@@ -12,6 +12,7 @@ use super::context::Clock;
 use crate::domain::attempt::{TargetView, Trouble};
 use crate::domain::breaker::{Breaker, Permission, Sign};
 use crate::domain::ids::DagId;
+use crate::domain::not_ready::NotReady;
 use crate::domain::outcome::TriggerAnswer;
 use crate::domain::target::TargetHistory;
 
@@ -31,8 +32,7 @@ pub(super) struct Target {
     waiting: RefCell<HashMap<Rc<str>, usize>>,
     /// Deliveries that are held for it, those among them.
     held: Cell<usize>,
-    /// Answers in a row that it is not ready.
-    not_ready: Cell<u32>,
+    not_ready: Cell<NotReady>,
     /// Who waits has to look again.
     turned: Notify,
     changed: watch::Sender<()>,
@@ -44,8 +44,8 @@ pub(super) struct Target {
 pub(super) struct Down {
     pub(super) trouble: Trouble,
     pub(super) reason: String,
-    /// Answers in a row that it is not ready.
-    pub(super) not_ready: u32,
+    /// It has not been ready for so long that somebody should look.
+    pub(super) is_for_long: bool,
 }
 
 impl Targets {
@@ -134,15 +134,15 @@ impl Target {
         self.breaker.borrow().trouble().is_none()
     }
 
-    /// Takes an answer in.
-    pub(super) fn answered(&self, key: &str, answer: &TriggerAnswer, jitter_seed: u64) {
+    /// Takes an answer in. Returns since when it is not ready, where that is new.
+    pub(super) fn answered(&self, key: &str, answer: &TriggerAnswer, jitter_seed: u64) -> Option<Option<i64>> {
         let mut history = self.history.borrow_mut();
-        let mut not_ready = 0;
+        let (mut not_ready, before) = (NotReady::default(), self.not_ready.get());
         match answer {
             TriggerAnswer::Created => history.passed(key),
             TriggerAnswer::Refused(_) => history.refused(key),
             TriggerAnswer::Unavailable { server_error: true, .. } => history.server_error(key),
-            TriggerAnswer::TargetFault(_) => not_ready = self.not_ready.get().saturating_add(1),
+            TriggerAnswer::TargetFault(_) => not_ready = before.once_more((self.clock)()),
             TriggerAnswer::Unavailable { .. }
             | TriggerAnswer::Conflict(_)
             | TriggerAnswer::AccessFault(_)
@@ -152,6 +152,12 @@ impl Target {
         let sign = Sign::of(answer, history.view(key).is_failing);
         drop(history);
         self.told(key, sign, jitter_seed);
+        (not_ready.since_ms != before.since_ms).then_some(not_ready.since_ms)
+    }
+
+    /// It was not ready since then, for all that an earlier life of the watcher knew.
+    pub(super) fn remember_not_ready(&self, since_ms: i64) {
+        self.not_ready.set(NotReady { answers: 0, since_ms: Some(since_ms) });
     }
 
     /// Airflow failed on a question about the message.
@@ -171,13 +177,14 @@ impl Target {
 
     /// Why it takes no runs, whoever may ask.
     pub(super) fn cause(&self) -> Option<Down> {
-        let (breaker, not_ready) = (self.breaker.borrow(), self.not_ready.get());
-        breaker.cause().map(|(trouble, reason)| Down { trouble, reason: reason.to_owned(), not_ready })
+        let breaker = self.breaker.borrow();
+        let is_for_long = self.not_ready.get().is_for_long((self.clock)());
+        breaker.cause().map(|(trouble, reason)| Down { trouble, reason: reason.to_owned(), is_for_long })
     }
 
     /// Answers in a row that it is not ready.
     pub(super) fn not_ready(&self) -> u32 {
-        self.not_ready.get()
+        self.not_ready.get().answers
     }
 
     /// Why its subscriptions cannot run now, and when that is to be looked at again, if nothing happens before: a target

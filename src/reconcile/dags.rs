@@ -27,6 +27,10 @@ where
             Ok(dags) => self.context.dags.remember_unpaused(dags),
             Err(error) => self.sync_failed(&error.to_string()),
         }
+        match self.context.store.load_not_ready().await {
+            Ok(since) => self.context.remember_not_ready(since),
+            Err(error) => self.sync_failed(&error.to_string()),
+        }
     }
 
     /// Has Airflow asked for every DAG that is recorded, and does not wait for it: workers hear what it says from the book. What it

@@ -1,6 +1,7 @@
-//! Which DAGs were seen unpaused: messages are dropped for such a DAG only, since Airflow creates DAGs paused.
+//! What is remembered of DAGs: which were seen unpaused, since messages are dropped for such a DAG only (Airflow creates DAGs
+//! paused), and since when one is not ready.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::params;
 
@@ -42,6 +43,36 @@ impl Store {
         self.call("to read which DAGs were unpaused", |connection| {
             let mut select = connection.prepare_cached("SELECT dag_id FROM dags")?;
             select.query_map([], |row| text(row, 0).map(DagId::new))?.collect()
+        })
+        .await
+    }
+
+    /// Records since when a DAG is not ready; `None`: it is no more.
+    ///
+    /// # Errors
+    /// Nothing was recorded.
+    pub async fn set_not_ready(&self, dag: DagId, since_ms: Option<i64>) -> Result<(), StoreError> {
+        self.call("to record since when a DAG is not ready", move |connection| {
+            let done = if let Some(since_ms) = since_ms {
+                let sql = "INSERT INTO not_ready (dag_id, first_seen_at_ms) VALUES (?1, ?2) \
+                           ON CONFLICT (dag_id) DO UPDATE SET first_seen_at_ms = excluded.first_seen_at_ms";
+                connection.prepare_cached(sql)?.execute(params![dag.as_str(), since_ms])
+            } else {
+                connection.prepare_cached("DELETE FROM not_ready WHERE dag_id = ?1")?.execute([dag.as_str()])
+            };
+            done.map(drop)
+        })
+        .await
+    }
+
+    /// Since when DAGs are not ready.
+    ///
+    /// # Errors
+    /// Nothing is known.
+    pub async fn load_not_ready(&self) -> Result<HashMap<DagId, i64>, StoreError> {
+        self.call("to read which DAGs are not ready", |connection| {
+            let mut select = connection.prepare_cached("SELECT dag_id, first_seen_at_ms FROM not_ready")?;
+            select.query_map([], |row| Ok((DagId::new(text(row, 0)?), row.get(1)?)))?.collect()
         })
         .await
     }

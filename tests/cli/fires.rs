@@ -106,7 +106,8 @@ fn why_tells_the_chain_of_a_message_and_of_a_run() {
         for part in [
             "MESSAGE m-1 in queue orders, connection rmq_default",
             "started  DAG orders, subscription 1",
-            "delivered, redelivered, matched; told by its message id: m-1",
+            "delivered, redelivered, matched",
+            "told by its message id m-1",
             "2 deliveries in all; the last in epoch 4",
             "no run: Airflow answered 503",
             "run asked for last: rmq__orders__m-1",

@@ -101,6 +101,9 @@ fn every_key_is_read_from_the_file_and_from_the_environment() {
         ("consume.body_file_days", "3650", "3650"),
         ("reconcile.interval_secs", "9", "9"),
         ("reconcile.cycle_timeout_secs", "400", "400"),
+        ("history.keep_days", "1", "1"),
+        ("history.keep_rows", "1000", "1000"),
+        ("history.keep_refused_mib", "2", "2"),
     ];
     assert_eq!(values.len(), KEYS.len());
     for (path, toml, text) in values {

@@ -8,6 +8,7 @@ mod support;
 mod airflow_faults;
 mod broker_faults;
 mod folder;
+mod history;
 mod kills;
 mod log_sinks;
 mod patience;

@@ -137,6 +137,9 @@ impl World {
         if self.seen_unpaused.get() {
             context.dags.remember_unpaused([DagId::new("dag")]);
         }
+        if let Ok(since_ms) = self.sql("SELECT first_seen_at_ms FROM not_ready").parse() {
+            context.remember_not_ready([(DagId::new("dag"), since_ms)]);
+        }
         for route in self.orders.borrow().table.routes() {
             let Subscription { id, dag_id, .. } = &*route.subscription;
             self.execute(&format!(

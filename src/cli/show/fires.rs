@@ -88,7 +88,8 @@ fn chain(Told { fire, failed_attempts }: &Told, paint: Paint) -> Vec<String> {
         all.extend(lines.map(|line| format!("{}{line}", " ".repeat(26))));
     };
     let again = if fire.redelivered { ", redelivered" } else { "" };
-    say(Some(fire.delivered_at_ms), format!("delivered{again}, matched; told by its {}: {}", kind(fire), fire.key));
+    say(Some(fire.delivered_at_ms), format!("delivered{again}, matched"));
+    say(None, format!("told by its {} {}", kind(fire), fire.key));
     if fire.deliveries > 1 {
         say(None, format!("{} deliveries in all; the last in epoch {}", fire.deliveries, epoch(fire)));
     } else {

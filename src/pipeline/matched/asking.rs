@@ -77,8 +77,13 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         self.tried = true;
         let answer = desk.context.runs.trigger(&self.subscription.dag_id, &run, &conf).await;
         desk.context.at(Arrow::Answered);
-        self.target.answered(&self.key, &answer, desk.context.seed());
+        let since_ms = self.target.answered(&self.key, &answer, desk.context.seed());
         self.probe = None;
+        if let Some(since_ms) = since_ms
+            && let Err(error) = desk.context.store.set_not_ready(self.subscription.dag_id.clone(), since_ms).await
+        {
+            tracing::debug!(%error, "a restart will not know since when the DAG is not ready");
+        }
         if let Some(text) = answer_text(&answer) {
             self.note_attempt(text).await;
         }

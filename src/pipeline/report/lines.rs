@@ -2,8 +2,8 @@
 
 use super::Report;
 use crate::domain::ids::RunId;
+use crate::domain::not_ready::warns;
 use crate::domain::settlement::SUBSCRIPTION_REMOVED;
-use crate::domain::status::warns;
 use crate::domain::subscription::Subscription;
 use crate::telemetry::events;
 

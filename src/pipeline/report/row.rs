@@ -1,7 +1,7 @@
 //! The status row.
 
 use super::Report;
-use crate::domain::status::{Attachment, SubscriptionStatus, after_warmup, subscription_status};
+use crate::domain::status::{Attachment, SubscriptionStatus, subscription_status};
 use crate::pipeline::context::Context;
 use crate::pipeline::targets::Down;
 
@@ -16,14 +16,14 @@ impl Report {
         let closed = self.closed.borrow().as_ref().filter(|_| waits).and_then(|(_, sentence)| sentence.clone());
         self.error.replace(error.clone());
         let down = self.down.borrow().clone();
-        let (down_for, not_ready, why) = match down {
-            Some(Down { trouble, reason, not_ready }) => (Some(trouble), not_ready, Some(reason)),
-            None => (None, 0, None),
+        let (down_for, is_for_long, why) = match down {
+            Some(Down { trouble, reason, is_for_long }) => (Some(trouble), is_for_long, Some(reason)),
+            None => (None, false, None),
         };
         let status = subscription_status(attachment, self.trouble.get().or(down_for));
         let is_troubled = attachment == Attachment::Listening;
         let error = closed.or(error).or(why.filter(|_| is_troubled));
-        let (status, error) = match (after_warmup(status, not_ready), self.unmatched.get()) {
+        let (status, error) = match (status, self.unmatched.get()) {
             (SubscriptionStatus::Listening, Some(unmatched)) => {
                 let text = format!(
                     "blocked_by_unmatched ({unmatched}): no more messages that no filter accepts can be parked"
@@ -34,9 +34,8 @@ impl Report {
             (SubscriptionStatus::Listening, None) if self.tag.borrow().is_none() => {
                 (SubscriptionStatus::Connecting, error)
             }
-            (SubscriptionStatus::Error, _) if status == SubscriptionStatus::PausedTarget => {
-                let text = error.unwrap_or_default();
-                (SubscriptionStatus::Error, Some(format!("not ready after {not_ready} answers in a row: {text}")))
+            (SubscriptionStatus::PausedTarget, _) if is_for_long => {
+                (SubscriptionStatus::Error, error.map(|text| format!("not ready for long: {text}")))
             }
             (status, _) => (status, error),
         };

@@ -12,6 +12,7 @@
 //! - `scan_baseline`: what the DAG folder is known to have held, so that a restart into a half-mounted volume is noticed.
 //! - `airflow`: which API answered last, so that a start before Airflow reads ignore files as it will.
 //! - `dags`: which DAGs were seen unpaused, since messages are dropped for such a DAG only.
+//! - `not_ready`: since when a DAG is not ready, so that a restart does not begin to wait anew.
 //! - `restorations`: that the ledger's past is lost, because a broken file was moved aside (`moved_aside` names it) or the file was
 //!   missing (`moved_aside` is empty).
 //! - `watchers`: who runs on this file and when its last cycle ended: one row.

@@ -74,6 +74,12 @@ CREATE TABLE numbers (
     PRIMARY KEY (conn_id, queue, target)
 ) STRICT, WITHOUT ROWID;
 
+-- DAGs of which Airflow has said nothing since then but that they are not ready.
+CREATE TABLE not_ready (
+    dag_id           TEXT PRIMARY KEY,
+    first_seen_at_ms INTEGER NOT NULL
+) STRICT;
+
 -- Answers that were no success: the first ones and the last ones of each row.
 CREATE TABLE attempts (
     row_id INTEGER NOT NULL REFERENCES ledger (id) ON DELETE CASCADE,
