@@ -50,6 +50,8 @@ fn one(scene: &Scene, is_watcher: bool, count: usize) -> (f64, Cost) {
     let (from, before) = wait_ready(scene, count - count / 20);
     let meter = Meter::start(&mut consumer);
     let (to, _) = wait_ready(scene, 0);
+    // The last window may not be acknowledged yet.
+    pause(Duration::from_millis(500));
     let cost = meter.read(&mut consumer, before);
     drop(consumer);
     scene.line.wait_consumers(QUEUE, 0);

@@ -32,7 +32,7 @@ use crate::domain::routing::{NoMatch, ReturnedFor};
 use crate::domain::settlement::{Match, Settlement, settle};
 use crate::domain::shutdown::Phase;
 use crate::domain::table::Table;
-use crate::domain::window::{Place, excess, place, prefetch, window};
+use crate::domain::window::{Place, excess, leaves_room, place, prefetch, window};
 use crate::ports::{Dags, Runs, Settler, Verb};
 use crate::store::StoreError;
 use crate::store::ledger::RowId;
@@ -50,13 +50,6 @@ pub(super) struct Desk<R, S> {
 }
 
 impl<R, S> Desk<R, S> {
-    /// How long a delivery that arrives now may stay unsettled: as the most careful subscription says, and no longer than the
-    /// broker waits.
-    pub(super) fn ack_deadline(&self) -> Duration {
-        let configured = self.context.limits.ack_deadline;
-        self.sight.ack_deadline(self.orders.borrow().table.ack_deadline(configured))
-    }
-
     /// The window of the queue.
     pub(super) fn window(&self) -> u16 {
         let orders = self.orders.borrow();
@@ -70,6 +63,15 @@ impl<R, S> Desk<R, S> {
     pub(super) fn prefetch(&self) -> u16 {
         let has_filter = self.orders.borrow().table.has_filter();
         prefetch(self.window(), &self.sight.facts(), has_filter)
+    }
+}
+
+impl<R, S> Desk<R, S> {
+    /// How long a delivery that arrives now may stay unsettled: as the most careful subscription says, and no longer than the
+    /// broker waits.
+    pub(super) fn ack_deadline(&self) -> Duration {
+        let configured = self.context.limits.ack_deadline;
+        self.sight.ack_deadline(self.orders.borrow().table.ack_deadline(configured))
     }
 }
 
@@ -289,8 +291,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
             let window = desk.window().max(2);
             let (members, facts) = (desk.orders.borrow().table.taking_part().count(), desk.sight.facts());
             let is_crowded = match kept {
-                // There is nobody to make room for, and the consumer goes.
-                _ if !desk.members.can_any_run(&desk.orders.borrow().table) => false,
+                _ if !leaves_room(desk.members.can_any_run(&desk.orders.borrow().table), &facts) => false,
                 Some(_) => excess(window, members, desk.sight.kept(), &facts) > 0,
                 None => place(window, members, desk.sight.kept(), &facts) == Place::Park,
             };
