@@ -49,7 +49,7 @@ fn one(fault: &Fault, requests: usize) -> (Duration, Duration) {
     let stopped = launched.stop();
     let ended = Instant::now();
     // What has its run is acknowledged; all else is to be in the queue.
-    let runs = u32::try_from(scene.airflow.runs(crate::common::scene::DAG).len()).unwrap();
+    let runs = u32::try_from(scene.airflow.runs(crate::common::scene::DAG).len()).expect("few");
     while scene.line.counts(QUEUE).0 < COUNT - runs {
         assert!(ended.elapsed() < Duration::from_secs(10), "{} are back", scene.line.counts(QUEUE).0);
         pause(Duration::from_millis(1));
