@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::channel::Held;
 use super::context::{Arrow, Context};
@@ -66,6 +66,9 @@ impl<R, S> Desk<R, S> {
         prefetch(self.window(), &self.sight.facts(), has_filter)
     }
 }
+
+/// How long deliveries stay that are held beyond the share of blocked subscriptions.
+const CROWDED_FOR: Duration = Duration::from_secs(1);
 
 /// The rows of a delivery, once there are any: for whoever has to clean up after a panic.
 pub(super) type Noted = Rc<RefCell<Vec<RowId>>>;
@@ -230,7 +233,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         let open = matches.iter_mut().filter(|one| !one.is_done());
         let mut under_way: FuturesUnordered<_> = open.map(Matched::run).collect();
         let (mut ended, mut kept, mut orders) = (Ok(()), None, desk.orders.clone());
-        let mut targets = desk.context.targets.changes();
+        let (mut targets, mut crowded_at) = (desk.context.targets.changes(), None);
         loop {
             tokio::select! {
                 biased;
@@ -241,9 +244,10 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 () = hand.changed.notified() => {}
                 Ok(()) = orders.changed() => {}
                 Ok(()) = targets.changed(), if kept.is_some() => {}
+                () = sleep_until(crowded_at.unwrap_or_else(Instant::now)), if crowded_at.is_some() => {}
             }
             if under_way.is_empty() || hand.blocked() < under_way.len() {
-                kept = None;
+                (kept, crowded_at) = (None, None);
                 continue;
             }
             // Half a window of one is nothing, and nobody would be there to try the target again.
@@ -254,9 +258,12 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 Some(_) => excess(window, members, desk.sight.kept(), &facts) > 0,
                 None => place(window, members, desk.sight.kept(), &facts) == Place::Park,
             };
-            if is_crowded {
+            // What is held already leaves a little later: where Airflow as a whole was down, others recover at about the same time.
+            let is_over = kept.is_none() || crowded_at.is_some_and(|at| at <= Instant::now());
+            if is_crowded && is_over {
                 return ended.and(Err(Woken::Crowded));
             }
+            crowded_at = is_crowded.then(|| crowded_at.unwrap_or_else(|| Instant::now() + CROWDED_FOR));
             kept.get_or_insert_with(|| desk.sight.keep());
         }
     }
