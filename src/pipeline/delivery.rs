@@ -74,6 +74,8 @@ impl<R, S> Desk<R, S> {
         self.sight.ack_deadline(self.orders.borrow().table.ack_deadline(configured))
     }
 }
+/// How long deliveries stay that are held beyond the share of blocked subscriptions.
+const CROWDED_FOR: Duration = Duration::from_secs(1);
 
 /// The rows of a delivery, once there are any: for whoever has to clean up after a panic.
 pub(super) type Noted = Rc<RefCell<Vec<RowId>>>;
@@ -256,7 +258,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         let open = matches.iter_mut().filter(|one| !one.is_done());
         let mut under_way: FuturesUnordered<_> = open.map(Matched::run).collect();
         let (mut ended, mut kept, mut orders) = (Ok(()), None, desk.orders.clone());
-        let mut targets = desk.context.targets.changes();
+        let (mut targets, mut crowded_at) = (desk.context.targets.changes(), None);
         loop {
             tokio::select! {
                 biased;
@@ -268,10 +270,11 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 Ok(()) = orders.changed() => {}
                 () = sleep_until(look.unwrap_or_else(Instant::now)), if look.is_some() => {}
                 Ok(()) = targets.changed(), if kept.is_some() => {}
+                () = sleep_until(crowded_at.unwrap_or_else(Instant::now)), if crowded_at.is_some() => {}
             }
             look = None;
             if under_way.is_empty() || hand.blocked() < under_way.len() {
-                kept = None;
+                (kept, crowded_at) = (None, None);
                 continue;
             }
             if hand.seat.is_replaced() {
@@ -295,9 +298,12 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 Some(_) => excess(window, members, desk.sight.kept(), &facts) > 0,
                 None => place(window, members, desk.sight.kept(), &facts) == Place::Park,
             };
-            if is_crowded {
+            // What is held already leaves a little later: where Airflow as a whole was down, others recover at about the same time.
+            let is_over = kept.is_none() || crowded_at.is_some_and(|at| at <= Instant::now());
+            if is_crowded && is_over {
                 return ended.and(Err(Woken::Crowded));
             }
+            crowded_at = is_crowded.then(|| crowded_at.unwrap_or_else(|| Instant::now() + CROWDED_FOR));
             kept.get_or_insert_with(|| desk.sight.keep());
         }
     }

@@ -78,7 +78,7 @@ fn while_airflow_is_down_one_message_at_a_time_asks_and_afterwards_all_go_at_onc
 
 #[test]
 fn an_airflow_that_flaps_costs_no_return() {
-    for routes in [vec![(1, "dag", Options::default())], vec![(1, "dag", wants("a"))]] {
+    for routes in [vec![(1, "dag", Options::default())], vec![(1, "dag", wants("a")), (2, "dag2", wants("a"))]] {
         run(async {
             let world = World::new();
             world.set_routes(listening(&routes));
