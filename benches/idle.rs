@@ -69,8 +69,7 @@ impl Idle {
 fn print(watcher: &Idle, bare: &Idle) {
     println!("load at the end {}\n\n{:<24} {:>10} {:>10} {:>7}", load(), "", "watcher", "bare", "ratio");
     for name in ["VmRSS", "RssAnon", "RssFile", "Pss", "Pss_Anon"] {
-        let mib = |idle: &Idle| idle.now.kib.get(name).copied().unwrap_or(0) as f64 / 1024.0;
-        row(&format!("{name} MiB"), mib(watcher), mib(bare), 2);
+        row(&format!("{name} MiB"), watcher.now.mib(name), bare.now.mib(name), 2);
     }
     row("CPU %", watcher.cpu_percent(), bare.cpu_percent(), 4);
     for (name, of) in

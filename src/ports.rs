@@ -7,10 +7,12 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
+
 use crate::domain::connection::AmqpSettings;
 use crate::domain::cycle_settings::Variable;
 use crate::domain::declaration::{Declaration, FileProblem, Refusal};
-use crate::domain::envelope::Envelope;
+use crate::domain::envelope::{Envelope, Properties, Table};
 use crate::domain::fault::BrokerFault;
 use crate::domain::ids::{ConnId, ConsumerTag, DagId, DeliveryTag, Epoch, QueueName, RunId};
 use crate::domain::outcome::{DagList, DagLookup, Part, RunLookup, TriggerAnswer};
@@ -105,6 +107,41 @@ pub trait Broker {
     /// # Cancel safety
     /// Dropping the future gives up this attach; an attempt to connect in progress is shared with others and goes on to its end.
     async fn attach(&self, order: AttachOrder) -> Result<Self::Consumer, BrokerFault>;
+
+    /// Publishes a message to a queue: through the default exchange, `mandatory`, with the broker's confirm, over a connection
+    /// that does nothing else.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open whether the message was published, as [`Published::Unknown`] does.
+    async fn publish(&self, copy: Outgoing) -> Published;
+}
+
+/// A message to publish.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Over which connection.
+    pub conn_id: ConnId,
+    /// To which queue.
+    pub queue: QueueName,
+    /// Its properties, headers left out.
+    pub properties: Properties,
+    /// Its headers.
+    pub headers: Table,
+    /// Its body.
+    pub body: Bytes,
+}
+
+/// What became of a message that was to be published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Published {
+    /// The broker has it in the queue.
+    Confirmed,
+    /// It is surely not there, and would not be at the next try: no right to publish (`AccessRefused`), or this message does not fit.
+    Refused(BrokerFault),
+    /// It is surely not there: no connection, or the queue is full or gone.
+    Failed(BrokerFault),
+    /// It may be there.
+    Unknown(BrokerFault),
 }
 
 /// What to attach.

@@ -15,6 +15,7 @@
 
 pub mod bare;
 pub mod broker_line;
+pub mod consumer;
 pub mod proc;
 pub mod scene;
 

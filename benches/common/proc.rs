@@ -7,7 +7,7 @@ use std::time::Duration;
 /// One look at a process.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// `VmRSS`, `RssAnon`, `RssFile`, `Pss`, `Pss_Anon`, in KiB.
+    /// `VmRSS`, `VmHWM` (the most that it ever was), `RssAnon`, `RssFile`, `Pss`, `Pss_Anon`, in KiB.
     pub kib: BTreeMap<&'static str, u64>,
     /// The threads that live now, by id and name.
     pub threads: BTreeMap<(i32, String), Thread>,
@@ -36,7 +36,9 @@ impl Reading {
         let mut reading = Self::default();
         let status = std::fs::read_to_string(format!("{base}/status")).expect("the process runs");
         let rollup = std::fs::read_to_string(format!("{base}/smaps_rollup")).unwrap_or_default();
-        for (text, names) in [(&status, ["VmRSS", "RssAnon", "RssFile"].as_slice()), (&rollup, &["Pss", "Pss_Anon"])] {
+        for (text, names) in
+            [(&status, ["VmRSS", "VmHWM", "RssAnon", "RssFile"].as_slice()), (&rollup, &["Pss", "Pss_Anon"])]
+        {
             reading.kib.extend(names.iter().filter_map(|name| Some((*name, number(text, name)?))));
         }
         for task in std::fs::read_dir(format!("{base}/task")).unwrap() {
@@ -44,6 +46,11 @@ impl Reading {
         }
         reading.descriptors = std::fs::read_dir(format!("{base}/fd")).map_or(0, Iterator::count);
         reading
+    }
+
+    /// One of [`Reading::kib`] in MiB.
+    pub fn mib(&self, name: &str) -> f64 {
+        self.kib.get(name).copied().unwrap_or(0) as f64 / 1024.0
     }
 
     fn add_thread(&mut self, task: &Path) {

@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::broker_line::BrokerLine;
 use super::{flag, proc};
+use crate::support::wait::pause;
 use crate::support::{Broker, BrokerVersion, Dialect, QueueKind, Setup, StubAirflow, eventually_some, http};
 
 /// The queue.
@@ -57,6 +58,20 @@ impl Scene {
         setup
     }
 
+    /// The same, with further arguments of the decorator, such as `, ack_unmatched=True`.
+    pub fn setup_with(&self, folder: &Path, arguments: &str) -> Setup {
+        let setup = self.setup(folder);
+        setup.dag_file(
+            &format!("{DAG}.py"),
+            &format!(
+                "from airflow.sdk import dag\nfrom airflow_rmq_watcher import rmq_trigger\n\n\n\
+                 @rmq_trigger(queue=\"{QUEUE}\", conn_id=\"bench\"{arguments})\n@dag(schedule=None)\n\
+                 def {DAG}():\n    pass\n\n\n{DAG}()\n"
+            ),
+        );
+        setup
+    }
+
     /// The URL and the token by which a plain client asks for runs (REST v2).
     pub fn plain_access(&self) -> (String, String) {
         let login = json!({"username": self.airflow.user(), "password": self.airflow.password()});
@@ -99,6 +114,23 @@ impl Launched {
         let parent = i32::try_from(self.parent.id()).unwrap();
         let find = || proc::children(parent).first().copied();
         *self.watcher.get_or_insert_with(|| eventually_some(Duration::from_secs(10), "the watcher runs", find))
+    }
+
+    /// SIGTERM to a watcher without a parent. Returns how long it took to end.
+    ///
+    /// # Panics
+    /// If it has not ended within ten seconds, or not well.
+    pub fn stop(&mut self) -> Duration {
+        let began = Instant::now();
+        kill(Pid::from_raw(self.watcher()), Signal::SIGTERM).expect("it is there to be stopped");
+        loop {
+            if let Some(status) = self.parent.try_wait().unwrap() {
+                assert!(status.success(), "{status}");
+                return began.elapsed();
+            }
+            assert!(began.elapsed() < Duration::from_secs(10), "it has not ended");
+            pause(Duration::from_millis(1));
+        }
     }
 
     /// The watcher's state file.

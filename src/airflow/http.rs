@@ -7,6 +7,7 @@
 //!   [`Exchange::AnswerLost`], never cut;
 //! - an idle client holds no timer: a pooled connection is dropped after 4 s, and with the last one the pool's timer ends.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -61,6 +62,8 @@ pub(super) struct Http {
     client: reqwest::Client,
     /// Without a trailing slash, user or query.
     base: String,
+    /// The path that was asked for last, and its URL: most requests go where the one before went, and a URL is not cheap to read.
+    last: RefCell<Option<(String, Url)>>,
     /// Bound of one exchange, as configured.
     pub(super) timeout: Duration,
 }
@@ -77,7 +80,7 @@ impl Http {
         let tls = if is_tls { tls::config(settings.ca_file.as_deref())? } else { http_client::trusts_nobody()? };
         let connect_timeout = CONNECT_TIMEOUT.min(settings.request_timeout / 2);
         let client = http_client::client(tls, connect_timeout, settings.max_in_flight).map_err(AirflowError::Client)?;
-        Ok(Self { client, base, timeout: settings.request_timeout })
+        Ok(Self { client, base, last: RefCell::default(), timeout: settings.request_timeout })
     }
 
     /// A request without a body.
@@ -120,12 +123,12 @@ impl Http {
     /// As [`Http::send`].
     pub(super) async fn send_keeping_cookies(&self, ask: Ask) -> Answer {
         let echo = Echo::of(&ask.headers);
-        let request = self
-            .client
-            .request(ask.method, format!("{}{}", self.base, ask.path))
-            .headers(ask.headers)
-            .timeout(ask.timeout)
-            .body(ask.body);
+        let to = match self.url(ask.path) {
+            Ok(url) => self.client.request(ask.method, url),
+            // Refused by the client in its own words.
+            Err(text) => self.client.request(ask.method, text),
+        };
+        let request = to.headers(ask.headers).timeout(ask.timeout).body(ask.body);
         let mut response = match request.send().await {
             Ok(response) => response,
             Err(error) => {
@@ -153,6 +156,18 @@ impl Http {
             }
         };
         Answer { exchange, cookies }
+    }
+
+    /// The URL of a path, or the text that is none.
+    fn url(&self, path: String) -> Result<Url, String> {
+        let mut last = self.last.borrow_mut();
+        if let Some((_, url)) = last.as_ref().filter(|(last, _)| *last == path) {
+            return Ok(url.clone());
+        }
+        let text = format!("{}{path}", self.base);
+        let url = Url::parse(&text).map_err(|_| text)?;
+        *last = Some((path, url.clone()));
+        Ok(url)
     }
 
     /// Only an error of the connecting phase proves that nothing was sent.

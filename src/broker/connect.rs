@@ -29,9 +29,26 @@ use super::wire::{Io, Wire};
 use crate::domain::connection::AmqpSettings;
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 
-/// The frame size asked for. lapin sets aside 64 times as much per connection; larger frames are no faster (tried). Bodies of
-/// any size come in many frames, and headers of any size through the stash.
-const FRAME_MAX: u32 = 8192;
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Consumers, and whatever else gets messages or asks.
+    Consume,
+    /// Publishing, and nothing else: a broker in an alarm stops reading such connections.
+    Publish,
+}
+
+impl Purpose {
+    /// The frame size asked for. lapin sets aside 64 times as much per connection; larger frames are no faster (tried). Bodies of
+    /// any size come in many frames, and headers of any size through the stash. What is published needs a frame that takes all its
+    /// headers: the size that brokers offer unless told otherwise.
+    fn frame_max(self) -> u32 {
+        match self {
+            Self::Consume => 8192,
+            Self::Publish => 131_072,
+        }
+    }
+}
 
 /// The longest vhost name the protocol can carry (a short string).
 const MAX_SHORT: usize = 255;
@@ -49,7 +66,7 @@ const MIN_USER_TIMEOUT: Duration = Duration::from_secs(20);
 ///
 /// # Cancel safety
 /// Dropping the future ends the attempt and leaves nothing behind.
-pub(super) async fn connect(settings: &AmqpSettings) -> Result<Opened, BrokerFault> {
+pub(super) async fn connect(settings: &AmqpSettings, purpose: Purpose) -> Result<Opened, BrokerFault> {
     let deadline = Instant::now() + settings.connect_timeout;
     let first_host = settings.hosts.first().map_or("", String::as_str);
     let place = Place::new(settings, first_host);
@@ -80,7 +97,7 @@ pub(super) async fn connect(settings: &AmqpSettings) -> Result<Opened, BrokerFau
         let now = Instant::now();
         let share = deadline.saturating_duration_since(now)
             / (u32::try_from(targets.len()).unwrap_or(u32::MAX).saturating_add(1));
-        let target = Target { settings, place: Place::new(settings, &host), address, tls: tls.clone() };
+        let target = Target { settings, purpose, place: Place::new(settings, &host), address, tls: tls.clone() };
         match target.open(now + share).await {
             Ok(opened) => return Ok(opened),
             Err(fault) if is_answer(fault.kind) => return Err(fault),
@@ -110,6 +127,7 @@ fn telling(before: Option<BrokerFault>, now: BrokerFault) -> BrokerFault {
 /// One address to try.
 struct Target<'a> {
     settings: &'a AmqpSettings,
+    purpose: Purpose,
     place: Place,
     address: SocketAddr,
     tls: Option<Arc<ClientConfig>>,
@@ -137,7 +155,7 @@ impl Target<'_> {
         };
         step.set(Step::Amqp);
         let stash = Stash::default();
-        let wire = Wire::new(io, FRAME_MAX, stash.clone());
+        let wire = Wire::new(io, self.purpose.frame_max(), stash.clone());
         let (first, greeting) = (wire.first_byte(), wire.greeting());
         match self.handshake_amqp(wire).await {
             Ok(connection) => {
@@ -201,7 +219,7 @@ impl Target<'_> {
             },
             vhost: settings.vhost.clone(),
             query: AMQPQueryString {
-                frame_max: Some(FRAME_MAX),
+                frame_max: Some(self.purpose.frame_max()),
                 heartbeat: Some(settings.heartbeat_secs),
                 ..AMQPQueryString::default()
             },
@@ -211,7 +229,11 @@ impl Target<'_> {
     /// What an operator sees of us in the management page and in `rabbitmqctl list_connections`.
     fn properties(&self) -> ConnectionProperties {
         let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let name = format!("rmq_watcher.{}.{}.{}", hostname.trim(), std::process::id(), self.settings.conn_id);
+        let end = match self.purpose {
+            Purpose::Consume => "",
+            Purpose::Publish => ".copies",
+        };
+        let name = format!("rmq_watcher.{}.{}.{}{end}", hostname.trim(), std::process::id(), self.settings.conn_id);
         ConnectionProperties::default()
             .with_client_property("product".into(), "rmq-watcher".into())
             .with_client_property("version".into(), env!("CARGO_PKG_VERSION").into())

@@ -213,6 +213,22 @@ pub(super) fn channel(place: &Place, doing: &str, queue: &QueueName, error: &lap
     lost(place, doing, queue, error)
 }
 
+/// A message could not be published. Refusals of the broker are told apart; they close the channel.
+pub(super) fn publishing(place: &Place, doing: &str, queue: &QueueName, error: &lapin::Error) -> BrokerFault {
+    if let lapin::ErrorKind::ProtocolError(said) = error.kind()
+        && said.get_id() == ACCESS_REFUSED
+    {
+        let (Place { login, vhost, .. }, said) = (place, said.get_message());
+        let text = format!(
+            "{doing} queue {queue:?} in vhost {vhost:?} of {place}: user {login:?} may not publish through the default exchange; grant \
+             the write permission for \"amq.default\" (the broker said {:?})",
+            said.as_str()
+        );
+        return fault(BrokerFaultKind::AccessRefused, text);
+    }
+    channel(place, doing, queue, error)
+}
+
 fn channel_refused(place: &Place, doing: &str, queue: &QueueName, code: u16, said: &str) -> BrokerFault {
     let Place { login, vhost, .. } = place;
     let at = format!("{doing} queue {queue:?} in vhost {vhost:?} of {place}");

@@ -3,7 +3,7 @@
 //! Invariant: however a link ends (closed, dropped, its runtime gone), its socket is shut down within [`CLOSE_TIMEOUT`], so that
 //! lapin's I/O thread ends too. Held by `real_frozen_broker_close_is_bounded` in `tests/broker`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::net::Shutdown;
 use std::rc::Rc;
@@ -102,6 +102,8 @@ pub(super) struct Link {
     runtime: Handle,
     /// Bound of one AMQP call on this connection.
     pub(super) rpc_timeout: Duration,
+    /// It was ended by us, which lapin learns a moment later.
+    is_cut: Cell<bool>,
     settings: AmqpSettings,
     /// Made when it is first asked.
     management: OnceCell<Option<Management>>,
@@ -112,7 +114,8 @@ impl Link {
     /// Outside of a tokio runtime.
     pub(super) fn new(opened: Opened, settings: AmqpSettings, closing: Closing) -> Self {
         let (runtime, rpc_timeout, management) = (Handle::current(), settings.rpc_timeout, OnceCell::new());
-        Self { opened: Some(opened), closing, runtime, rpc_timeout, settings, management }
+        let is_cut = Cell::default();
+        Self { opened: Some(opened), closing, runtime, rpc_timeout, is_cut, settings, management }
     }
 
     fn opened(&self) -> &Opened {
@@ -144,7 +147,7 @@ impl Link {
     }
 
     pub(super) fn is_connected(&self) -> bool {
-        self.connection().status().connected()
+        !self.is_cut.get() && self.connection().status().connected()
     }
 
     /// Closes a channel that was dropped without a word. lapin would not: a consumer that is registered, or was to be, keeps
@@ -160,6 +163,7 @@ impl Link {
 
     /// Ends the connection at once, for a peer that no longer takes what we write.
     pub(super) fn cut(&self) {
+        self.is_cut.set(true);
         self.opened().cut.now();
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! attach:  resolve settings → one shared attempt to connect → channel → qos → consume → Consumer
+//! publish: the same on connections of their own → channel → confirms → publish → confirmed, refused or not known
 //! ```
 //!
 //! Invariants, each held by a test in `tests/broker`:
@@ -22,6 +23,7 @@ mod management;
 mod peek;
 mod pool;
 mod probe;
+mod publish;
 mod repair;
 mod resolve;
 mod runtime;

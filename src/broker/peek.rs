@@ -6,7 +6,7 @@ use lapin::options::BasicGetOptions;
 use lapin::types::ShortString;
 use tokio::time::timeout;
 
-use super::connect;
+use super::connect::{self, Purpose};
 use super::convert;
 use super::fault;
 use super::link::{Opened, close_channel};
@@ -28,7 +28,7 @@ const DOING: &str = "take a message from";
 /// # Cancel safety
 /// Dropping the future ends the connection, and with it gives back what was taken.
 pub async fn peek(settings: &AmqpSettings, queue: &QueueName) -> Result<Option<Envelope>, BrokerFault> {
-    let opened = connect::connect(settings).await?;
+    let opened = connect::connect(settings, Purpose::Consume).await?;
     let got = get(settings, &opened, queue).await;
     opened.close().await;
     got

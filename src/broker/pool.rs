@@ -1,4 +1,6 @@
-//! The consuming connections: one per connection id, made when asked for, shared, closed when nobody uses it any more.
+//! Connections of one purpose: one per connection id, made when asked for, shared, closed when nobody uses it any more.
+//!
+//! A pool has two sets of them, so that what blocks those that publish (an alarm at the broker) holds up no acknowledgement.
 //!
 //! Invariants, held by tests in `tests/broker`:
 //! - However many callers wait for a connection, one attempt is under way; it ends by itself within its time, also when all
@@ -15,15 +17,16 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::connect;
+use super::connect::{self, Purpose};
 use super::consumer::{self, LapinConsumer};
 use super::fault;
 use super::link::{Closing, Link};
+use super::publish::Copies;
 use crate::domain::fault::{BrokerFault, BrokerFaultKind};
 use crate::domain::ids::ConnId;
 use crate::domain::plan::Place;
 use crate::domain::queue_facts::{Look, NotLooked};
-use crate::ports::{AttachOrder, Broker, ConnectionSource};
+use crate::ports::{AttachOrder, Broker, ConnectionSource, Outgoing, Published};
 use crate::telemetry::events;
 
 /// Bound of finding a connection's settings, over whatever bounds the source has itself.
@@ -37,41 +40,63 @@ enum Slot {
 }
 
 struct Shared<S> {
-    source: S,
+    source: Rc<S>,
+    purpose: Purpose,
     slots: RefCell<HashMap<ConnId, Slot>>,
     attempts: RefCell<JoinSet<()>>,
     closing: Closing,
 }
 
-/// The consuming connections. Lives in a `LocalSet`; clones are the same pool.
-pub struct Pool<S>(Rc<Shared<S>>);
+/// The connections and the consumers and copies that go over them. Lives in a `LocalSet`; clones are the same pool.
+pub struct Pool<S> {
+    consuming: Links<S>,
+    copies: Copies<S>,
+}
 
 impl<S> Clone for Pool<S> {
     fn clone(&self) -> Self {
-        Self(Rc::clone(&self.0))
+        Self { consuming: self.consuming.clone(), copies: self.copies.clone() }
     }
 }
 
 impl<S: ConnectionSource + 'static> Pool<S> {
     /// A pool without connections; `source` is asked for fresh settings at every connect.
     pub fn new(source: S) -> Self {
-        Self(Rc::new(Shared {
-            source,
-            slots: RefCell::default(),
-            attempts: RefCell::default(),
-            closing: Closing::new(),
-        }))
+        let source = Rc::new(source);
+        let consuming = Links::new(Rc::clone(&source), Purpose::Consume);
+        Self { consuming, copies: Copies::new(Links::new(source, Purpose::Publish)) }
     }
 
-    /// Gives up attempts under way and waits for connections that are being closed, at most about 5 s. Connections still
-    /// in use stay open.
+    /// Gives up attempts under way and waits for connections that are being closed, at most about 5 s. Connections that
+    /// consumers still use stay open.
     pub async fn close(&self) {
+        self.copies.close().await;
+        self.consuming.close().await;
+    }
+}
+
+/// The connections of one purpose.
+pub(super) struct Links<S>(Rc<Shared<S>>);
+
+impl<S> Clone for Links<S> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl<S: ConnectionSource + 'static> Links<S> {
+    pub(super) fn new(source: Rc<S>, purpose: Purpose) -> Self {
+        let (slots, attempts) = (RefCell::default(), RefCell::default());
+        Self(Rc::new(Shared { source, purpose, slots, attempts, closing: Closing::new() }))
+    }
+
+    pub(super) async fn close(&self) {
         let mut attempts = self.0.attempts.take();
         attempts.shutdown().await;
         self.0.closing.finish().await;
     }
 
-    async fn link(&self, conn: &ConnId) -> Outcome {
+    pub(super) async fn link(&self, conn: &ConnId) -> Outcome {
         let mut outcome = match self.0.usable(conn) {
             Some(Slot::Trying(outcome)) => outcome,
             Some(Slot::Open(link)) => match link.upgrade() {
@@ -136,14 +161,18 @@ impl<S: ConnectionSource> Shared<S> {
                 ));
             }
         };
-        match connect::connect(&settings).await {
+        match connect::connect(&settings, self.purpose).await {
             Ok(opened) => {
                 tracing::info!(
                     event = events::BROKER_CONNECTED,
                     connection.id = %conn,
                     connection.tls = settings.tls.is_some(),
-                    "connected to RabbitMQ at {}",
+                    "connected to RabbitMQ at {}{}",
                     opened.place,
+                    match self.purpose {
+                        Purpose::Consume => "",
+                        Purpose::Publish => " to publish copies",
+                    },
                 );
                 let closing = self.closing.clone();
                 Ok(Rc::new(Link::new(opened, settings, closing)))
@@ -168,11 +197,11 @@ impl<S: ConnectionSource + 'static> Broker for Pool<S> {
     type Open = OpenLink;
 
     async fn open(&self, conn: &ConnId) -> Result<OpenLink, BrokerFault> {
-        Ok(OpenLink { _link: self.link(conn).await? })
+        Ok(OpenLink { _link: self.consuming.link(conn).await? })
     }
 
     async fn look_at(&self, place: &Place, our_tags: &str) -> Look {
-        let open = match self.0.usable(&place.conn_id) {
+        let open = match self.consuming.0.usable(&place.conn_id) {
             Some(Slot::Open(link)) => link.upgrade(),
             Some(Slot::Trying(_)) | None => None,
         };
@@ -183,7 +212,11 @@ impl<S: ConnectionSource + 'static> Broker for Pool<S> {
     }
 
     async fn attach(&self, order: AttachOrder) -> Result<LapinConsumer, BrokerFault> {
-        let link = self.link(&order.conn_id).await?;
+        let link = self.consuming.link(&order.conn_id).await?;
         consumer::attach(link, order).await
+    }
+
+    async fn publish(&self, copy: Outgoing) -> Published {
+        self.copies.publish(copy).await
     }
 }

@@ -6,7 +6,7 @@ use lapin::options::QueueDeclareOptions;
 use lapin::types::{FieldTable, ShortString};
 use tokio::time::timeout;
 
-use super::connect;
+use super::connect::{self, Purpose};
 use super::fault;
 use super::link::Opened;
 use crate::domain::connection::AmqpSettings;
@@ -59,7 +59,7 @@ pub enum ProbeFinding {
 pub async fn probe(settings: &AmqpSettings, queues: &[QueueName]) -> Vec<ProbeResult> {
     let works = |subject| ProbeResult { subject, outcome: Ok(ProbeFinding::Works) };
     let mut results = Vec::with_capacity(3 + queues.len());
-    let opened = match connect::connect(settings).await {
+    let opened = match connect::connect(settings, Purpose::Consume).await {
         Ok(opened) => opened,
         Err(fault) => {
             let subject = match fault.kind {

@@ -51,19 +51,32 @@ impl ChannelLife {
     }
 
     async fn send(&self, tag: DeliveryTag, verb: Verb) -> lapin::Result<()> {
-        let requeue = true;
-        match verb {
-            Verb::Ack => self.channel.basic_ack(tag.0, BasicAckOptions::default()).await,
-            Verb::DeadLetter => {
-                let options = BasicRejectOptions { requeue: false };
-                self.channel.basic_reject(tag.0, options).await
-            }
-            Verb::GiveBackTried => self.channel.basic_reject(tag.0, BasicRejectOptions { requeue }).await,
-            Verb::GiveBackUntried => {
+        match method(verb) {
+            Method::Ack => self.channel.basic_ack(tag.0, BasicAckOptions { multiple: false }).await,
+            Method::Reject { requeue } => self.channel.basic_reject(tag.0, BasicRejectOptions { requeue }).await,
+            Method::Nack { requeue } => {
                 let options = BasicNackOptions { requeue, multiple: false };
                 self.channel.basic_nack(tag.0, options).await
             }
         }
+    }
+}
+
+/// A settling method of AMQP; never of several deliveries at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    Ack,
+    Reject { requeue: bool },
+    Nack { requeue: bool },
+}
+
+/// What a verb is on the wire.
+fn method(verb: Verb) -> Method {
+    match verb {
+        Verb::Ack => Method::Ack,
+        Verb::DeadLetter => Method::Reject { requeue: false },
+        Verb::GiveBackTried => Method::Reject { requeue: true },
+        Verb::GiveBackUntried => Method::Nack { requeue: true },
     }
 }
 
@@ -118,6 +131,23 @@ impl Settler for LapinSettler {
                 life.link.cut();
                 false
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_verb_has_its_method() {
+        for (verb, want) in [
+            (Verb::Ack, Method::Ack),
+            (Verb::DeadLetter, Method::Reject { requeue: false }),
+            (Verb::GiveBackTried, Method::Reject { requeue: true }),
+            (Verb::GiveBackUntried, Method::Nack { requeue: true }),
+        ] {
+            assert_eq!(method(verb), want);
         }
     }
 }

@@ -25,7 +25,7 @@ pub struct Args {
     /// Only of this subscription: its number, or DAG, DAG/QUEUE or DAG/QUEUE/CONNECTION where that means only one.
     #[arg(long, value_name = "S")]
     subscription: Option<String>,
-    /// Only of this outcome: started, duplicate, dropped, dlq, or open where there is none yet.
+    /// Only of this outcome: started, duplicate, dropped, dlq, open (none yet) or gone (none to come).
     #[arg(long, value_name = "O")]
     outcome: Option<String>,
     /// Only of messages that were delivered since then: 90s, 30m, 2h, 7d, or a time such as 2026-11-30T22:00:00Z.

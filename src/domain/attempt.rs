@@ -144,6 +144,12 @@ impl Attempt {
         Self { sent_before: true, must_look_up: true, ..Self::fresh(key_kind, redelivered) }
     }
 
+    /// An attempt for a copy whose row nothing was asked for yet, as far as this watcher knows: a run that is there under its id is its
+    /// own, since another watcher may have had the copy.
+    pub fn of_copy(key_kind: KeyKind) -> Self {
+        Self { sent_before: true, ..Self::fresh(key_kind, true) }
+    }
+
     /// How far the match behind it is, as long as it has not finished.
     pub fn progress(&self) -> Progress {
         if self.must_look_up { Progress::InDoubt } else { Progress::Unsent }

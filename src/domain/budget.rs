@@ -74,6 +74,15 @@ pub enum Publishing {
     Refused,
 }
 
+/// Bytes of a body at most that is kept by us: as much as RabbitMQ 4 takes unless it is told otherwise.
+pub const KEPT_MOST_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Whether a message may not be rejected, nor given back for the last time: nobody else is known to keep it, and it is too large to
+/// be kept by us. `must_keep`: see [`super::queue_facts::QueueFacts::must_keep_rejected`].
+pub fn must_not_reject(must_keep: bool, body_bytes: u64) -> bool {
+    must_keep && body_bytes > KEPT_MOST_BYTES
+}
+
 /// Decides it. `None`: the budget is not near its end.
 ///
 /// `wishes`: of the subscriptions whose matches are open or, where nothing matched, of all that take part. The most careful
@@ -125,6 +134,15 @@ mod tests {
         }
         assert!(!is_near_its_end(Limit::At(3), None), "it did not come back yet");
         assert!(next_return_ends_it(Limit::At(3), Some(3)) && !next_return_ends_it(Limit::At(3), Some(2)));
+    }
+
+    #[test]
+    fn what_is_too_large_to_be_kept_is_rejected_only_where_somebody_else_keeps_it() {
+        for (must_keep, bytes, want) in
+            [(true, KEPT_MOST_BYTES, false), (true, KEPT_MOST_BYTES + 1, true), (false, u64::MAX, false)]
+        {
+            assert_eq!(must_not_reject(must_keep, bytes), want, "{must_keep} {bytes}");
+        }
     }
 
     #[test]

@@ -70,11 +70,13 @@ pub enum Word {
     Dlq,
     /// None yet: waiting, or under way.
     Open,
+    /// None, and none will come: its message left the queue without us.
+    Gone,
 }
 
 impl Word {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Started, Self::Duplicate, Self::Dropped, Self::Dlq, Self::Open];
+    pub const ALL: [Self; 6] = [Self::Started, Self::Duplicate, Self::Dropped, Self::Dlq, Self::Open, Self::Gone];
 
     /// The stable name.
     pub fn code(self) -> &'static str {
@@ -84,6 +86,7 @@ impl Word {
             Self::Dropped => "dropped",
             Self::Dlq => "dlq",
             Self::Open => "open",
+            Self::Gone => "gone",
         }
     }
 
@@ -96,7 +99,7 @@ impl Word {
     pub fn tone(self) -> Tone {
         match self {
             Self::Started | Self::Duplicate => Tone::Good,
-            Self::Dropped => Tone::Off,
+            Self::Dropped | Self::Gone => Tone::Off,
             Self::Dlq => Tone::Bad,
             Self::Open => Tone::Waiting,
         }
@@ -106,7 +109,8 @@ impl Word {
 impl Fire {
     /// How it ended, in one word.
     pub fn word(&self) -> Word {
-        self.outcome.as_deref().and_then(Word::parse).unwrap_or(Word::Open)
+        let none = if self.state == "settled" { Word::Gone } else { Word::Open };
+        self.outcome.as_deref().and_then(Word::parse).unwrap_or(none)
     }
 }
 
@@ -288,7 +292,8 @@ mod tests {
             assert_eq!(query.wants(&fire(1)), want, "{query:?}");
         }
         assert_eq!(all.wants(&Fire { outcome: None, ..fire(1) }), Wanted::Yes);
-        assert_eq!(Fire { outcome: None, ..fire(1) }.word(), Word::Open);
+        assert_eq!(Fire { outcome: None, state: "sent".into(), ..fire(1) }.word(), Word::Open);
+        assert_eq!(Fire { outcome: None, ..fire(1) }.word(), Word::Gone);
     }
 
     #[test]

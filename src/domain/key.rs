@@ -97,10 +97,11 @@ fn fingerprint(envelope: &Envelope) -> String {
     let mut sum = Sum::default();
     let refused = refused_before(envelope);
     let refused = refused.as_ref();
-    let had = |part: Option<&'_ str>, now: &str| part.unwrap_or(now).to_owned();
-    sum.bytes(had(refused.and_then(|r| r.exchange.as_deref()), &envelope.exchange).as_bytes());
-    sum.bytes(had(refused.and_then(|r| r.routing_key.as_deref()), &envelope.routing_key).as_bytes());
-    match refused.and_then(|r| r.expiration.as_deref()) {
+    let exchange = refused.and_then(|refused| refused.exchange.as_deref());
+    let routing_key = refused.and_then(|refused| refused.routing_key.as_deref());
+    sum.bytes(exchange.unwrap_or(&envelope.exchange).as_bytes());
+    sum.bytes(routing_key.unwrap_or(&envelope.routing_key).as_bytes());
+    match refused.and_then(|refused| refused.expiration.as_deref()) {
         Some(had) => sum.properties(&Properties { expiration: Some(had.to_owned()), ..envelope.properties.clone() }),
         None => sum.properties(&envelope.properties),
     }

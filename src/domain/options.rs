@@ -182,7 +182,6 @@ impl Options {
         let set = [
             ("cooldown", self.cooldown != 0),
             ("exchange", self.exchange.is_some()),
-            ("on_budget", self.on_budget != default.on_budget),
             ("cooldown_edge", self.cooldown_edge != default.cooldown_edge),
             ("cooldown_key", self.cooldown_key.is_some()),
             ("inputs", self.inputs.is_some()),

@@ -203,6 +203,8 @@ pub fn connections(wishes: &[Wish]) -> Vec<ConnId> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::domain::ids::DagId;
     use crate::domain::options::{OnPaused, Options};
@@ -309,5 +311,42 @@ mod tests {
         let c = Wish { route: route(c, Standing::Listening), withheld: None };
         let off = withheld(4, "d", "q4", Withheld::Disabled);
         assert_eq!(connections(&[a, b, c, off]), [ConnId::new("a"), ConnId::new("c")]);
+    }
+
+    fn any_wish() -> impl Strategy<Value = (u8, bool, bool)> {
+        (0..3_u8, any::<bool>(), any::<bool>())
+    }
+
+    fn wishes(of: &[(u8, bool, bool)]) -> Vec<Wish> {
+        let one = |(id, (queue, is_off, runs_paused)): (i64, &(u8, bool, bool))| {
+            let mut subscription = subscription(id, &format!("d{id}"), &format!("q{queue}"));
+            subscription.options.on_paused = if *runs_paused { OnPaused::Run } else { OnPaused::Drop };
+            let standing = if *is_off { Standing::Disabled } else { Standing::Listening };
+            Wish { route: route(subscription, standing), withheld: is_off.then_some(Withheld::Disabled) }
+        };
+        (1..).zip(of).map(one).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn planning_twice_changes_nothing(before in prop::collection::vec(any_wish(), 0..5), now in prop::collection::vec(any_wish(), 0..5)) {
+            let mut observed = HashMap::new();
+            for list in [before, now] {
+                let wishes = wishes(&list);
+                for action in plan(&wishes, &[], &observed) {
+                    match action {
+                        Action::Start { place, table } | Action::Change { place, table } => {
+                            observed.insert(place, Observed::Running(table));
+                        }
+                        Action::Stop { place, .. } => prop_assert!(observed.remove(&place).is_some()),
+                        Action::Withhold { .. } => {}
+                    }
+                }
+                let again = plan(&wishes, &[], &observed);
+                prop_assert!(again.iter().all(|action| matches!(action, Action::Withhold { .. })), "{:?}", again);
+                let places: HashSet<Place> = wishes.iter().filter(|wish| wish.withheld.is_none()).map(place).collect();
+                prop_assert_eq!(observed.keys().cloned().collect::<HashSet<_>>(), places);
+            }
+        }
     }
 }

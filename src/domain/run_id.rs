@@ -37,6 +37,22 @@ pub fn replay_run_id(queue: &QueueName, key: &DeliveryKey, n: u32, replay: u32) 
     RunId::new(clean(&raw))
 }
 
+/// So many replays of one message are told apart from what is no run id of it.
+const MOST_REPLAYS: u32 = 64;
+
+/// After how many replays the `n`-th row of a key has this run id; `None` where it is no run id of that row. Rows of equal ids
+/// share the run id of the first.
+pub fn replays_behind(queue: &QueueName, key: &DeliveryKey, n: u32, found: &RunId) -> Option<u32> {
+    let numbers = if key.kind().is_an_id() && n != 1 { vec![1, n] } else { vec![n] };
+    let of = |n| {
+        if run_id(queue, key, n) == *found {
+            return Some(0);
+        }
+        (1..=MOST_REPLAYS).find(|replay| replay_run_id(queue, key, n, *replay) == *found)
+    };
+    numbers.into_iter().find_map(of)
+}
+
 /// The text itself where Airflow takes it as it is and it has at most [`MAX_LEN`] characters; else its first 167
 /// characters, cleaned, then `_` and 32 hex digits of the SHA-256 of the whole.
 ///
@@ -96,6 +112,21 @@ mod tests {
         assert_eq!(id("abc", 1, 1), "rmq__q0__abc_r1");
         assert_eq!(id("abc", 2, 12), "rmq__q0__abc_2_r12");
         assert!(id("m 1/2", 1, 1).starts_with("rmq__q0__m_1_2_r1_"));
+    }
+
+    #[test]
+    fn a_run_id_tells_how_often_its_message_was_replayed() {
+        let (queue, key) = (QueueName::new("q"), DeliveryKey::new(KeyKind::MessageId, "m 1"));
+        let after = |n, id: &RunId| replays_behind(&queue, &key, n, id);
+        for n in [1, 3] {
+            assert_eq!(after(n, &run_id(&queue, &key, n)), Some(0));
+            assert_eq!(after(n, &run_id(&queue, &key, 1)), Some(0), "equal ids share the first run");
+            assert_eq!(after(n, &replay_run_id(&queue, &key, 1, 7)), Some(7));
+            assert_eq!(after(n, &replay_run_id(&queue, &key, 1, MOST_REPLAYS + 1)), None);
+        }
+        assert_eq!(after(1, &RunId::new("rmq__other__m")), None);
+        let fingerprint = DeliveryKey::new(KeyKind::Fingerprint, "f");
+        assert_eq!(replays_behind(&queue, &fingerprint, 2, &run_id(&queue, &fingerprint, 1)), None, "another row's");
     }
 
     #[test]

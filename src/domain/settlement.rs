@@ -256,6 +256,41 @@ mod tests {
         assert_eq!((settle(&got.matches, got.no_match), got.no_match), (ack(&[]), None));
     }
 
+    /// Whatever up to three matches have come to, beside whatever the verdicts say, there is one answer, and it fits.
+    #[test]
+    fn settlement_is_total() {
+        let progresses = [Unsent, InDoubt, Done(Started), Done(Duplicate), Done(Dropped), Done(Dlq)];
+        let each: Vec<(Progress, bool)> = progresses.into_iter().flat_map(|one| [(one, true), (one, false)]).collect();
+        let mut lists: Vec<Vec<(Progress, bool)>> = vec![Vec::new()];
+        for from in 0..3 {
+            let longer = lists
+                .iter()
+                .filter(|list| list.len() == from)
+                .flat_map(|list| each.iter().map(|one| list.iter().copied().chain([*one]).collect()));
+            lists.extend(longer.collect::<Vec<_>>());
+        }
+        assert_eq!(lists.len(), 1 + 12 + 144 + 1728);
+        let returned =
+            [ReturnedFor::Miss, ReturnedFor::Absent, ReturnedFor::Unreadable, ReturnedFor::Nobody].map(NoMatch::Return);
+        for no_match in [None, Some(NoMatch::Drop), Some(NoMatch::DeadLetter)].into_iter().chain(returned.map(Some)) {
+            for list in &lists {
+                let got = settle(&of(list), no_match);
+                let is_open = list.iter().any(|one| one.0 == InDoubt || *one == (Unsent, true));
+                let is_refused = list.iter().any(|one| one.0 == Done(Dlq));
+                let fits = match &got {
+                    Settlement::Ack { .. } => {
+                        !is_open && !is_refused && (!list.is_empty() || no_match == Some(NoMatch::Drop))
+                    }
+                    Settlement::DeadLetter { .. } => !is_open && (is_refused || list.is_empty()),
+                    Settlement::Hold { .. } => is_open,
+                    Settlement::JudgeAgain => !is_open,
+                    Settlement::Park(why) => list.is_empty() && Some(*why) == no_match,
+                };
+                assert!(fits, "{list:?} {no_match:?}: {got:?}");
+            }
+        }
+    }
+
     fn any_match() -> impl Strategy<Value = (Progress, bool)> {
         let progress =
             prop::sample::select(vec![Unsent, InDoubt, Done(Started), Done(Duplicate), Done(Dropped), Done(Dlq)]);

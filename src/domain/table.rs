@@ -44,6 +44,11 @@ impl Route {
         Self { subscription, standing: Standing::Invalid, filter: None, identity: Identity::default() }
     }
 
+    /// What it starts, as rows of the ledger name it.
+    pub fn target(&self) -> String {
+        format!("dag:{}", self.subscription.dag_id)
+    }
+
     /// The key of a message's row for this subscription; `None` where that is the message's own.
     pub fn key_of(&self, envelope: &Envelope, own: &DeliveryKey, limits: BodyLimits) -> Option<DeliveryKey> {
         self.identity.key_of(envelope, own, limits)

@@ -11,7 +11,7 @@ use super::context::{Arrow, Context};
 use super::member::Members;
 use crate::domain::ids::{DeliveryTag, Epoch};
 use crate::ports::{Settled, Settler, Verb};
-use crate::store::ledger::RowId;
+use crate::store::ledger::{Read, RowId};
 
 /// Verbs are confirmed by a round trip, at most one in this time.
 const CONFIRM_EVERY: Duration = Duration::from_millis(100);
@@ -21,7 +21,7 @@ pub(super) struct Channel<S> {
     pub(super) epoch: Epoch,
     settler: S,
     ended: watch::Sender<bool>,
-    unconfirmed: RefCell<Vec<RowId>>,
+    unconfirmed: RefCell<Vec<(RowId, Read)>>,
     verb_sent: Notify,
 }
 
@@ -99,13 +99,18 @@ impl<S: Settler> Held<S> {
         self.tag
     }
 
+    /// How long it may stay with us.
+    pub(super) fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
     /// Whether its channel lives.
     pub(super) fn can_be_settled(&self) -> bool {
         !*self.channel.ended.borrow()
     }
 
     /// Sends the verb; `rows` are remembered until the broker has confirmed it.
-    pub(super) async fn settle(self, verb: Verb, rows: Vec<RowId>) -> Settled {
+    pub(super) async fn settle(self, verb: Verb, rows: Vec<(RowId, Read)>) -> Settled {
         let settled = self.channel.settler.settle(self.tag, verb).await;
         if settled == Settled::Sent && !rows.is_empty() {
             self.channel.unconfirmed.borrow_mut().extend(rows);

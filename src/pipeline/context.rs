@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::attached::Attached;
+use super::budget::Refusals;
 use super::dags::DagBook;
 use super::history::VerdictLog;
 use super::places::Places;
@@ -58,12 +59,19 @@ pub enum Arrow {
     VerbSent,
     /// The broker has confirmed; the state file was told.
     Settled,
+    /// The state file knows of a copy that is about to be published.
+    Copying,
+    /// The broker has confirmed the copy; neither the state file nor the original's channel was told.
+    Copied,
 }
 
 impl Arrow {
-    /// All of them, in order.
+    /// Those that every message passes, in order.
     pub const ALL: [Self; 6] =
         [Self::Received, Self::Recorded, Self::Answered, Self::Decided, Self::VerbSent, Self::Settled];
+
+    /// Those of a message that is copied.
+    pub const OF_COPIES: [Self; 2] = [Self::Copying, Self::Copied];
 
     /// The stable name.
     pub fn code(self) -> &'static str {
@@ -74,6 +82,8 @@ impl Arrow {
             Self::Decided => "decided",
             Self::VerbSent => "verb_sent",
             Self::Settled => "settled",
+            Self::Copying => "copying",
+            Self::Copied => "copied",
         }
     }
 }
@@ -100,6 +110,7 @@ pub struct Context<R> {
     identity: Identity,
     /// Requests to Airflow under way, taken in turns by subscription.
     pub(super) requests: Places,
+    pub(super) refusals: Refusals,
     pub(super) targets: Targets,
     random: RefCell<fastrand::Rng>,
     body_limits: BodyLimits,
@@ -123,6 +134,7 @@ impl<R> Context<R> {
             attached: Attached::default(),
             identity,
             requests: Places::new(limits.max_in_flight, Rc::default()),
+            refusals: Refusals::default(),
             targets,
             random: RefCell::new(fastrand::Rng::new()),
             body_limits: BodyLimits::default(),

@@ -2,6 +2,7 @@
 
 mod ending;
 mod intent;
+mod spending;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,8 +13,10 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use super::budget::{self, Call, HoldBack};
 use super::channel::Held;
 use super::context::{Arrow, Context};
+use super::copies::Copies;
 use super::flights::{Flights, Seat};
 use super::hold::{Woken, pause, wait};
 use super::in_hand::InHand;
@@ -23,6 +26,7 @@ use super::parking::Parking;
 use super::sight::Sight;
 use super::signals::Order;
 use crate::domain::envelope::Envelope;
+use crate::domain::options::OnBudget;
 use crate::domain::park::Why;
 use crate::domain::routing::{NoMatch, ReturnedFor};
 use crate::domain::settlement::{Match, Settlement, settle};
@@ -41,16 +45,11 @@ pub(super) struct Desk<R, S> {
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) orders: watch::Receiver<Order>,
     pub(super) sight: Sight,
+    pub(super) copies: Copies,
+    pub(super) hold_back: Rc<HoldBack>,
 }
 
 impl<R, S> Desk<R, S> {
-    /// How long a delivery that arrives now may stay unsettled: as the most careful subscription says, and no longer than the
-    /// broker waits.
-    pub(super) fn ack_deadline(&self) -> Duration {
-        let configured = self.context.limits.ack_deadline;
-        self.sight.ack_deadline(self.orders.borrow().table.ack_deadline(configured))
-    }
-
     /// The window of the queue.
     pub(super) fn window(&self) -> u16 {
         let orders = self.orders.borrow();
@@ -70,6 +69,15 @@ impl<R, S> Desk<R, S> {
 /// How long deliveries stay that are held beyond the share of blocked subscriptions.
 const CROWDED_FOR: Duration = Duration::from_secs(1);
 
+impl<R, S> Desk<R, S> {
+    /// How long a delivery that arrives now may stay unsettled: as the most careful subscription says, and no longer than the
+    /// broker waits.
+    pub(super) fn ack_deadline(&self) -> Duration {
+        let configured = self.context.limits.ack_deadline;
+        self.sight.ack_deadline(self.orders.borrow().table.ack_deadline(configured))
+    }
+}
+
 /// The rows of a delivery, once there are any: for whoever has to clean up after a panic.
 pub(super) type Noted = Rc<RefCell<Vec<RowId>>>;
 
@@ -82,7 +90,9 @@ pub(super) async fn handle<R: Runs + Dags, S: Settler>(
     held: Held<S>,
     noted: Noted,
 ) -> Option<(Held<S>, Parking)> {
-    let hand = InHand::new(envelope, Seat::new(held));
+    let (envelope, copy) = desk.copies.undressed(envelope, &table, desk.context.body_limits());
+    let number = copy.as_ref().map(|header| header.copy);
+    let hand = InHand::new((envelope, copy), Seat::new(held, number));
     let (phase, aboard) = (desk.phase.clone(), Aboard { desk: Rc::clone(&desk), seat: Rc::clone(&hand.seat) });
     let mut delivery = Delivery {
         desk,
@@ -91,6 +101,7 @@ pub(super) async fn handle<R: Runs + Dags, S: Settler>(
         noted,
         matches: Vec::new(),
         no_match: None,
+        beside: None,
         error: None,
         again: Cell::default(),
         phase,
@@ -120,6 +131,8 @@ struct Delivery<R: Runs + Dags, S: Settler> {
     noted: Noted,
     matches: Vec<Matched<R, S>>,
     no_match: Option<NoMatch>,
+    /// Its row as a message that is for nobody, where it has one.
+    beside: Option<RowId>,
     /// What a filter failed with on it.
     error: Option<String>,
     /// Its rows were released, to be judged anew.
@@ -155,6 +168,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
             Judging::Done | Judging::Park(_) => {}
         }
         self.desk.context.at(Arrow::Recorded);
+        self.keep_if_last().await;
         match self.drive().await {
             Ok(judging) => Some(judging),
             Err(Woken::Deadline) => {
@@ -162,7 +176,12 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 None
             }
             Err(Woken::Crowded) => Some(Judging::Park(self.crowded())),
-            Err(Woken::Due | Woken::Lost | Woken::Stopping | Woken::Removed) => None,
+            Err(Woken::Replaced) => {
+                let rows = self.noted.borrow().clone();
+                self.acknowledge_replaced(rows).await.ok()?;
+                None
+            }
+            Err(Woken::Due | Woken::Lost | Woken::Stopping | Woken::Removed | Woken::Spent(_)) => None,
         }
     }
 
@@ -172,8 +191,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
 
     /// How long it may stay with us.
     fn time_left(&self) -> Duration {
-        let left = self.hand.seat.with(|held| held.deadline.saturating_duration_since(Instant::now()));
-        left.unwrap_or_default()
+        self.hand.seat.with(|held| held.time_left()).unwrap_or_default()
     }
 
     /// Parked behind the share of blocked subscriptions, to the ack deadline or until one of them takes runs again.
@@ -184,12 +202,10 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
     }
 
     /// Parked because it starts nothing.
-    fn unmatched(&self, reason: ReturnedFor) -> Parking {
-        let Self { desk, hand, .. } = self;
-        let ack_deadline = desk.ack_deadline();
-        let (pause, stays) = desk.sight.pause(&hand.envelope, &hand.key, ack_deadline);
-        let (pause, rows, waits_for) = (pause.min(self.time_left()), Vec::new(), Vec::new());
-        Parking { why: Why::NoMatch(reason), bytes: self.bytes(), pause, stays, rows, waits_for }
+    fn unmatched(&self, seen: u32, reason: ReturnedFor) -> Parking {
+        let pause = self.desk.sight.pause(seen, self.desk.ack_deadline()).min(self.time_left());
+        let (rows, waits_for) = (self.noted.borrow().clone(), Vec::new());
+        Parking { why: Why::NoMatch(reason), bytes: self.bytes(), pause, stays: false, rows, waits_for }
     }
 
     fn states(&self) -> Vec<Match> {
@@ -203,6 +219,11 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 Settlement::Hold { .. } => match self.run_matches().await {
                     // The rows' newest delivery may have taken the seat of a lost one.
                     Err(Woken::Lost) if self.hand.seat.with(Held::can_be_settled) == Some(true) => {}
+                    Err(Woken::Spent(act)) => {
+                        if self.spend(act).await? {
+                            return Ok(Judging::Done);
+                        }
+                    }
                     ran => ran?,
                 },
                 Settlement::Ack { drop } => {
@@ -213,6 +234,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                     if self.matches.is_empty() {
                         return self.dead_letter_unread().await.map(|()| Judging::Done);
                     }
+                    self.have_kept().await?;
                     self.finish(Verb::DeadLetter, &drop).await?;
                     return Ok(Judging::Done);
                 }
@@ -220,7 +242,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                     self.release_rows().await?;
                     return Ok(Judging::Anew);
                 }
-                Settlement::Park(NoMatch::Return(reason)) => return Ok(Judging::Park(self.unmatched(reason))),
+                Settlement::Park(NoMatch::Return(reason)) => return self.park_unmatched(reason).await,
                 // Neither is given back.
                 Settlement::Park(NoMatch::Drop | NoMatch::DeadLetter) => return Ok(Judging::Done),
             }
@@ -230,6 +252,10 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
     /// Drives the open matches beside one another until each has ended. An error is what ended the delivery for some.
     async fn run_matches(&mut self) -> Result<(), Woken> {
         let Self { desk, hand, matches, .. } = self;
+        let recorded = matches.iter().all(|one| one.ledgered.row.is_some());
+        let wishes: Vec<OnBudget> =
+            matches.iter().filter(|one| !one.is_done()).map(|one| one.subscription.options.on_budget).collect();
+        let mut look = None;
         let open = matches.iter_mut().filter(|one| !one.is_done());
         let mut under_way: FuturesUnordered<_> = open.map(Matched::run).collect();
         let (mut ended, mut kept, mut orders) = (Ok(()), None, desk.orders.clone());
@@ -243,12 +269,27 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 },
                 () = hand.changed.notified() => {}
                 Ok(()) = orders.changed() => {}
+                () = sleep_until(look.unwrap_or_else(Instant::now)), if look.is_some() => {}
                 Ok(()) = targets.changed(), if kept.is_some() => {}
                 () = sleep_until(crowded_at.unwrap_or_else(Instant::now)), if crowded_at.is_some() => {}
             }
+            look = None;
             if under_way.is_empty() || hand.blocked() < under_way.len() {
                 (kept, crowded_at) = (None, None);
                 continue;
+            }
+            if hand.seat.is_replaced() {
+                return ended.and(Err(Woken::Replaced));
+            }
+            match budget::call(desk, hand, &wishes, recorded) {
+                Call::Nothing => {}
+                Call::Act(act) => return ended.and(Err(Woken::Spent(act))),
+                Call::Stay(at) => {
+                    // Parked it would come back.
+                    (look, crowded_at) = (at, None);
+                    kept.get_or_insert_with(|| desk.sight.keep());
+                    continue;
+                }
             }
             // Half a window of one is nothing, and nobody would be there to try the target again.
             let window = desk.window().max(2);
@@ -281,7 +322,13 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         let due = Instant::now() + pause(tries, at_least, self.desk.context.seed());
         match wait(&self.hand.seat, due, &mut self.phase).await {
             Woken::Due => Ok(()),
-            ended @ (Woken::Lost | Woken::Deadline | Woken::Stopping | Woken::Removed | Woken::Crowded) => Err(ended),
+            ended @ (Woken::Lost
+            | Woken::Deadline
+            | Woken::Stopping
+            | Woken::Removed
+            | Woken::Crowded
+            | Woken::Spent(_)
+            | Woken::Replaced) => Err(ended),
         }
     }
 }

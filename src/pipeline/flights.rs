@@ -1,6 +1,6 @@
 //! Rows that a task is driving now, so that a redelivery joins the task instead of starting a second one.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -13,20 +13,30 @@ use crate::store::ledger::RowId;
 pub(super) struct Seat<S> {
     held: RefCell<Option<Held<S>>>,
     rows: RefCell<Vec<RowId>>,
+    /// The number of the copy that is in it; no number: the original.
+    copy: Option<u32>,
+    /// A later copy of its message has come.
+    is_replaced: Cell<bool>,
     changed: Notify,
     landed: Notify,
 }
 
 impl<S> Seat<S> {
-    pub(super) fn new(held: Held<S>) -> Rc<Self> {
-        let (rows, changed, landed) = (RefCell::default(), Notify::new(), Notify::new());
-        Rc::new(Self { held: RefCell::new(Some(held)), rows, changed, landed })
+    pub(super) fn new(held: Held<S>, copy: Option<u32>) -> Rc<Self> {
+        let (rows, is_replaced) = (RefCell::default(), Cell::default());
+        let (changed, landed) = (Notify::new(), Notify::new());
+        Rc::new(Self { held: RefCell::new(Some(held)), rows, copy, is_replaced, changed, landed })
     }
 
     /// Puts the newest delivery of the rows in place of an older one, whose channel is gone.
     fn hand_over(&self, held: Option<Held<S>>) {
         self.held.replace(held);
         self.changed.notify_one();
+    }
+
+    /// Whether a later copy of its message has come: this delivery is to be acknowledged.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.is_replaced.get()
     }
 
     /// Takes the delivery to settle it.
@@ -59,7 +69,7 @@ pub(super) enum Boarding<S> {
     Seated,
     /// Another task drives these very rows, and settles.
     Joined,
-    /// Another task drives one of them, and not the same ones: wait until it has landed.
+    /// Another task drives one of them, and not the same ones or not of the same copy: wait until it has landed.
     Taken(Rc<Seat<S>>),
 }
 
@@ -79,7 +89,11 @@ impl<S> Flights<S> {
             let mut wanted = rows.to_vec();
             driven.sort_unstable();
             wanted.sort_unstable();
-            if driven != wanted {
+            if driven != wanted || other.copy != seat.copy {
+                if other.copy < seat.copy {
+                    other.is_replaced.set(true);
+                    other.changed.notify_one();
+                }
                 return Boarding::Taken(Rc::clone(other));
             }
             other.hand_over(seat.take());

@@ -6,6 +6,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::flights::Seat;
+use crate::domain::budget::Act;
 use crate::domain::retry::{self, WEATHER};
 use crate::domain::shutdown::Phase;
 use crate::ports::Settler;
@@ -25,6 +26,10 @@ pub(super) enum Woken {
     Removed,
     /// Its open matches are all blocked, and blocked deliveries have their share of the window.
     Crowded,
+    /// Its open matches are all blocked, and this is what its budget calls for.
+    Spent(Act),
+    /// A later copy of its message has come.
+    Replaced,
 }
 
 /// The pause after failure number `tries` (from 1), never shorter than Airflow's own wish.
@@ -51,7 +56,7 @@ pub(super) async fn unless_ended<S: Settler, T>(
         tokio::select! {
             biased;
             _ = phase.wait_for(|phase| *phase == Phase::Stopping) => return Err(Woken::Stopping),
-            () = seat.changed() => {}
+            () = seat.changed() => if seat.is_replaced() { return Err(Woken::Replaced) },
             () = channel.ended() => return Err(Woken::Lost),
             () = sleep_until(deadline) => return Err(Woken::Deadline),
             done = &mut work => return Ok(done),

@@ -5,13 +5,19 @@ use std::rc::Rc;
 
 use tokio::sync::Notify;
 
+use super::budget::Spending;
 use super::flights::Seat;
+use crate::domain::copy::CopyHeader;
 use crate::domain::envelope::Envelope;
 use crate::domain::key::DeliveryKey;
 
 /// A delivery as its matches see it.
 pub(super) struct InHand<S> {
+    /// As the message was published, where this is a copy.
     pub(super) envelope: Envelope,
+    /// What it says as a copy.
+    pub(super) copy: Option<CopyHeader>,
+    pub(super) spending: Spending,
     pub(super) key: DeliveryKey,
     pub(super) seat: Rc<Seat<S>>,
     /// Matches that wait for their target.
@@ -21,9 +27,9 @@ pub(super) struct InHand<S> {
 }
 
 impl<S> InHand<S> {
-    pub(super) fn new(envelope: Envelope, seat: Rc<Seat<S>>) -> Rc<Self> {
-        let key = DeliveryKey::of(&envelope);
-        Rc::new(Self { envelope, key, seat, blocked: Cell::default(), changed: Notify::new() })
+    pub(super) fn new((envelope, copy): (Envelope, Option<CopyHeader>), seat: Rc<Seat<S>>) -> Rc<Self> {
+        let (key, spending) = (DeliveryKey::of(&envelope), Spending::default());
+        Rc::new(Self { envelope, copy, spending, key, seat, blocked: Cell::default(), changed: Notify::new() })
     }
 
     pub(super) fn blocked(&self) -> usize {

@@ -16,6 +16,7 @@ use super::places::Place;
 use super::signals::Order;
 use super::targets::{Probe, Target};
 use crate::domain::attempt::{Attempt, Command, Input};
+use crate::domain::budget::KEPT_MOST_BYTES;
 use crate::domain::dag_state::DagView;
 use crate::domain::envelope::Envelope;
 use crate::domain::ledger::{Binding, Outcome};
@@ -77,6 +78,7 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         let (slot, permit) = ahead.map(|ahead| (ahead.slot, ahead.place)).unzip();
         let (kind, redelivered) = (ledgered.key.kind(), hand.envelope.redelivered);
         let (attempt, done) = match ledgered.binding {
+            Binding::Start { .. } if hand.copy.is_some() => (Attempt::of_copy(kind), None),
             Binding::New { .. } | Binding::Start { .. } | Binding::Replay { .. } => {
                 (Attempt::fresh(kind, redelivered), None)
             }
@@ -229,13 +231,26 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
         }
     }
 
-    /// What is refused is kept before it is rejected, for want of a dead-letter exchange.
+    /// Ends it without a run, since the message comes back no more.
+    pub(super) async fn refuse(&mut self, reason: &str) -> Result<(), Woken> {
+        self.permit = None;
+        self.keep_refused(reason).await?;
+        self.say_finished(Outcome::Dlq, reason).await;
+        self.done = Some((Outcome::Dlq, reason.to_owned()));
+        Ok(())
+    }
+
+    /// What is refused is kept before it is rejected, unless it is too large: whether it may be rejected then is asked before that is
+    /// done.
     async fn keep_refused(&mut self, reason: &str) -> Result<(), Woken> {
         let Some(row) = self.ledgered.row else {
             // Nothing is recorded of it, so nothing can be kept: hold it until the state file takes it.
             self.pause(u32::MAX, Some(self.desk.ack_deadline())).await?;
             return Err(Woken::Deadline);
         };
+        if u64::try_from(self.hand.envelope.body.len()).is_ok_and(|bytes| bytes > KEPT_MOST_BYTES) {
+            return Ok(());
+        }
         let message = (message_head(&self.hand.envelope).to_string(), self.hand.envelope.body.clone());
         let mut tries = 0;
         loop {

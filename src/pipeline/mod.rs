@@ -12,8 +12,10 @@
 
 mod attached;
 mod body;
+mod budget;
 mod channel;
 mod context;
+mod copies;
 mod dags;
 mod delivery;
 mod flights;

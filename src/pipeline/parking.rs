@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::channel::Held;
 use crate::domain::ids::{DeliveryTag, Epoch, SubscriptionId};
-use crate::domain::park::{Parked, ParkedSet, Room, Why};
+use crate::domain::park::{Parked, ParkedSet, Room, Why, shortest_pause};
 use crate::ports::Settler;
 use crate::store::ledger::RowId;
 
@@ -76,6 +76,10 @@ impl<S: Settler> ParkingLot<S> {
             return;
         }
         let Parking { why, bytes, pause, stays, rows, waits_for } = parking;
+        let pause = match why {
+            Why::NoMatch(_) => pause.max(shortest_pause(self.set.len()).min(held.time_left())),
+            Why::Blocked => pause,
+        };
         let due_ms = self.now_ms().saturating_add(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX));
         self.set.park(Parked { tag: held.tag(), turn: held.turn, bytes, due_ms, why });
         for id in &waits_for {

@@ -43,6 +43,8 @@ pub(super) struct Report {
     behind: RefCell<Option<String>>,
     /// Foreign messages that stand in the way.
     unmatched: Cell<Option<usize>>,
+    /// Why the queue is left alone, while it is.
+    held_back: RefCell<Option<String>>,
     /// Deliveries that are held now.
     held: Rc<Cell<u32>>,
     starts: Cell<LineBudget>,
@@ -84,6 +86,7 @@ impl Report {
             down: RefCell::default(),
             behind: RefCell::default(),
             unmatched: Cell::default(),
+            held_back: RefCell::default(),
             held: Rc::default(),
             starts: Cell::default(),
             lines: Cell::default(),
@@ -134,6 +137,34 @@ impl Report {
             let error = self.error.borrow().clone();
             self.write(context, self.attachment.get(), error).await;
         }
+    }
+
+    /// The queue is left alone, since a message in it may not come back once more. Said once for each reason.
+    pub(super) async fn held_back<R>(&self, context: &Context<R>, reason: Option<String>) {
+        if *self.held_back.borrow() == reason {
+            return;
+        }
+        if let Some(reason) = &reason {
+            let Subscription { dag_id, queue, .. } = &*self.subscription;
+            tracing::error!(
+                event = events::QUEUE_HELD_BACK,
+                "RMQ Watcher: queue '{queue}' is not consumed for DAG '{dag_id}': {reason}"
+            );
+        }
+        self.held_back.replace(reason);
+        let error = self.error.borrow().clone();
+        self.write(context, self.attachment.get(), error).await;
+    }
+
+    /// A message that would have to be rejected, or given back for the last time, is safe nowhere else and too large to be kept: it is
+    /// held as long as what is returned lives.
+    pub(super) async fn not_rejected<R>(&self, context: &Context<R>, bytes: u64) -> HeldOne {
+        let held = HeldOne::new(&self.held);
+        let reason = format!(
+            "its body of {bytes} bytes is too large to be kept in the state file, and no dead-letter exchange of its queue is known"
+        );
+        self.trouble(context, Trouble::Store, &reason).await;
+        held
     }
 
     /// So many foreign messages stand in the way, where no more can be parked.

@@ -7,13 +7,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::queue_book::Page;
-use crate::domain::budget::{is_near_its_end, returns_so_far};
+use crate::domain::budget::returns_so_far;
 use crate::domain::envelope::Envelope;
 use crate::domain::ids::QueueName;
 use crate::domain::key::DeliveryKey;
 use crate::domain::miss_series::{Due, MissSeries, Seen};
 use crate::domain::park::{self, Sightings};
-use crate::domain::queue_facts::QueueFacts;
+use crate::domain::queue_facts::{Limit, QueueFacts};
 use crate::telemetry::events;
 
 /// Kept across reconnects.
@@ -49,16 +49,26 @@ impl Sight {
         }
     }
 
-    /// How long a message that starts nothing is kept, and whether its budget is nearly spent: then it is looked at no more often
-    /// than has to be.
-    pub(super) fn pause(&self, envelope: &Envelope, key: &DeliveryKey, ack_deadline: Duration) -> (Duration, bool) {
+    /// Notes a message that starts nothing, and returns how often it was seen before. `carried`: before it was copied.
+    pub(super) fn sighted(&self, envelope: &Envelope, key: &DeliveryKey, carried: u32) -> u32 {
         let counted = returns_so_far(envelope.redelivered, envelope.delivery_count());
         let seen = self.sightings.borrow_mut().note(number(key), envelope.redelivered, counted);
-        let limit = self.page.facts.borrow().limit(None);
-        if is_near_its_end(limit, counted) {
-            return (ack_deadline, true);
-        }
-        (park::pause(seen, limit, ack_deadline), false)
+        seen.saturating_add(carried)
+    }
+
+    /// How long a message that starts nothing is kept.
+    pub(super) fn pause(&self, seen: u32, ack_deadline: Duration) -> Duration {
+        park::pause(seen, self.limit(), ack_deadline)
+    }
+
+    /// How many returns a message of the queue survives.
+    pub(super) fn limit(&self) -> Limit {
+        self.page.facts.borrow().limit(None)
+    }
+
+    /// Whether what is rejected is safe only with us.
+    pub(super) fn must_keep_rejected(&self) -> bool {
+        self.page.facts.borrow().must_keep_rejected(None)
     }
 
     /// Notes a judged delivery, and says what is due.

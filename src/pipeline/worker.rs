@@ -16,6 +16,7 @@ use tokio::time::sleep;
 use super::attached::HeldTag;
 use super::channel::{Channel, Held};
 use super::context::Context;
+use super::copies::Copies;
 use super::delivery::{Desk, Noted};
 use super::flights::Flights;
 use super::member::Members;
@@ -29,7 +30,7 @@ use crate::domain::plan::Place;
 use crate::domain::queue_facts::QueueFacts;
 use crate::domain::retry;
 use crate::domain::shutdown::Phase;
-use crate::domain::window::{Consuming, Member as Blockable, Stream, consuming};
+use crate::domain::window::{Consuming, Member as Blockable, Stream};
 use crate::ports::{AttachOrder, Broker, Consumer, Dags, Runs};
 
 /// How long a stop waits for the broker's answer to one call.
@@ -59,8 +60,8 @@ pub async fn run<R: Runs + Dags + 'static, B: Broker + 'static>(
     let signals = Signals::new(phase, orders.clone());
     let (leaving, left) = watch::channel(Phase::Running);
     let (members, flights) = (Members::new(&context, orders.clone()), Flights::new());
-    let sight = Sight::new(context.queues.page(&place));
-    let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight });
+    let (sight, copies, hold_back) = (Sight::new(context.queues.page(&place)), Copies::over(&broker), Rc::default());
+    let desk = Rc::new(Desk { context, members, flights, phase: left, orders, sight, copies, hold_back });
     let (tasks, held, unblocking, members) = (JoinSet::new(), HashMap::new(), BTreeMap::new(), Vec::new());
     Worker {
         desk,
@@ -72,6 +73,7 @@ pub async fn run<R: Runs + Dags + 'static, B: Broker + 'static>(
         lot: None,
         unblocking,
         members,
+        is_held_back: false,
         prefetch: 0,
         tasks,
         held,
@@ -98,6 +100,8 @@ struct Worker<R: Runs + Dags, B: Broker> {
     unblocking: BTreeMap<SubscriptionId, DeliveryTag>,
     /// Who takes part, and what blocks each, as of the last look.
     members: Vec<Blockable>,
+    /// The queue is left alone.
+    is_held_back: bool,
     /// Of the consumer, while it consumes.
     prefetch: u16,
     /// What a task must give back if it panics.
@@ -126,7 +130,7 @@ where
                 attached = attach(&self.desk, &*self.broker, &self.place) => attached,
             };
             let ended = match attached {
-                Ok(Attached { consumer, channel, tag, prefetch }) => {
+                Ok((consumer, channel, tag, prefetch)) => {
                     self.prefetch = prefetch;
                     self.consume(consumer, channel, tag).await
                 }
@@ -160,7 +164,7 @@ where
             self.tend().await;
             // There is nothing to hand over yet, so what the queue is does not matter.
             let stream = Stream { is_consuming: false, held: 0, window: self.desk.window() };
-            if consuming(&self.members, stream, &QueueFacts::default()) == Consuming::Consume {
+            if self.wanted(stream, &QueueFacts::default()) == Consuming::Consume {
                 return true;
             }
             tokio::select! {
@@ -174,8 +178,14 @@ where
 
     /// Looks at all that may block those who take part.
     async fn tend(&mut self) {
-        let Desk { context, members, .. } = &*self.desk;
-        self.members = members.tend(context, &self.signals.table(), self.tag.as_ref().map(HeldTag::tag)).await;
+        let Desk { context, members, hold_back, .. } = &*self.desk;
+        let table = self.signals.table();
+        self.members = members.tend(context, &table, self.tag.as_ref().map(HeldTag::tag)).await;
+        let held_back = hold_back.reason(&table);
+        self.is_held_back = held_back.is_some();
+        for member in members.all() {
+            member.report.held_back(context, held_back.clone()).await;
+        }
     }
 
     /// Returns whether to go on.
@@ -197,19 +207,11 @@ where
     }
 }
 
-/// What an attach brings.
-struct Attached<B: Broker> {
-    consumer: B::Consumer,
-    channel: Rc<Channel<SettlerOf<B>>>,
-    tag: ConsumerTag,
-    prefetch: u16,
-}
-
 async fn attach<R: Runs + Dags, B: Broker>(
     desk: &Desk<R, SettlerOf<B>>,
     broker: &B,
     place: &Place,
-) -> Result<Attached<B>, BrokerFault> {
+) -> Result<(B::Consumer, Rc<Channel<SettlerOf<B>>>, ConsumerTag, u16), BrokerFault> {
     let Desk { context, members, .. } = desk;
     for member in members.all() {
         member.report.connecting(context).await;
@@ -223,7 +225,7 @@ async fn attach<R: Runs + Dags, B: Broker>(
         let text = format!("nothing can be consumed while {error}");
         BrokerFault { kind: BrokerFaultKind::Closed, text }
     })?;
-    // What was looked at counts.
+    // What was just learnt of the queue counts.
     let (tag, prefetch) = (new_tag(desk), desk.prefetch());
     let order = AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch };
     let consumer = match broker.attach(order).await {
@@ -234,7 +236,7 @@ async fn attach<R: Runs + Dags, B: Broker>(
         }
     };
     let channel = Rc::new(Channel::new(epoch, consumer.settler()));
-    Ok(Attached { consumer, channel, tag, prefetch })
+    Ok((consumer, channel, tag, prefetch))
 }
 
 /// A tag for one attach, with the number of the first subscription that is served.

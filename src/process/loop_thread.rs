@@ -43,7 +43,7 @@ impl LoopThread {
     pub(super) fn spawn<F, Fut>(work: F) -> io::Result<Self>
     where
         F: FnOnce() -> Fut + Send + 'static,
-        Fut: Future<Output = Result<(), String>>,
+        Fut: Future<Output = Result<(), String>> + 'static,
     {
         let (ended, held_by_thread) = UnixStream::pair()?;
         let (send, end) = mpsc::channel();
@@ -70,7 +70,7 @@ impl LoopThread {
 fn run<F, Fut>(work: F) -> LoopEnd
 where
     F: FnOnce() -> Fut,
-    Fut: Future<Output = Result<(), String>>,
+    Fut: Future<Output = Result<(), String>> + 'static,
 {
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => NeverWaitedFor(Some(runtime)),
@@ -81,9 +81,14 @@ where
     };
     // Dropped before the runtime, on this thread, whichever way this function is left.
     let local = LocalSet::new();
-    match local.block_on(inner, async { work().await }) {
-        Ok(()) => LoopEnd::Returned,
-        Err(error) => LoopEnd::Failed(error),
+    // A task of its own, because what is waited for here is polled whenever any task wakes.
+    match local.block_on(inner, async { tokio::task::spawn_local(work()).await }) {
+        Ok(Ok(())) => LoopEnd::Returned,
+        Ok(Err(error)) => LoopEnd::Failed(error),
+        Err(ended) => match ended.try_into_panic() {
+            Ok(panic) => LoopEnd::Panicked(message_of(&*panic)),
+            Err(ended) => LoopEnd::Failed(ended.to_string()),
+        },
     }
 }
 

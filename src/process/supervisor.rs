@@ -47,7 +47,7 @@ impl SupervisorOptions {
 pub fn supervise<F, Fut, E>(options: SupervisorOptions, work: F) -> i32
 where
     F: FnOnce(Work) -> Fut + Send + 'static,
-    Fut: Future<Output = Result<(), E>>,
+    Fut: Future<Output = Result<(), E>> + 'static,
     E: Display,
 {
     let deadlines = options.deadlines;
@@ -78,7 +78,7 @@ struct Refused {
 fn set_up<F, Fut, E>(options: &SupervisorOptions, work: F) -> Result<Process, Refused>
 where
     F: FnOnce(Work) -> Fut + Send + 'static,
-    Fut: Future<Output = Result<(), E>>,
+    Fut: Future<Output = Result<(), E>> + 'static,
     E: Display,
 {
     signals::take_over().map_err(|error| failed("take over signals", &error))?;

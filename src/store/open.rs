@@ -7,6 +7,9 @@
 //! | `foreign_keys` | `ON` | status rows go with their subscription |
 //! | `busy_timeout` | 1 s | readers hold the file under a second |
 //! | `cache_size` | 256 KiB | resident memory; the working set is a few pages |
+//!
+//! A statement is planned once, by its text alone (`SQLITE_DBCONFIG_ENABLE_QPSG`): SQLite would else plan it anew whenever a
+//! value changes that its choice of an index might depend on, which the key of each message does.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -15,6 +18,7 @@ use std::time::Duration;
 
 use nix::sys::statfs::{self, FsType};
 use nix::unistd::{AccessFlags, access};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, ffi};
 
 use super::begin::begin;
@@ -28,6 +32,9 @@ pub const FILE_NAME: &str = "state.db";
 
 /// Files larger than this are not read through at the start: it would delay the first consumer.
 const CHECK_UP_TO_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Statements that are kept prepared: more than all of those that messages need together.
+const STATEMENTS_KEPT: usize = 48;
 
 /// What was found at the opening, for the log.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -189,6 +196,8 @@ impl From<rusqlite::Error> for Trouble {
 fn connect(path: &Path) -> Result<Connection, Trouble> {
     let mut connection = Connection::open(path)?;
     connection.busy_timeout(Duration::from_secs(1))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     if version > current_version() {
         return Err(Trouble::Newer(version));
@@ -279,3 +288,24 @@ pub fn passes_by_itself(error: &std::io::Error) -> bool {
 const EIO: i32 = 5;
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::*;
+
+    #[test]
+    fn a_statement_is_planned_once_whatever_the_values() {
+        let dir = tempfile::tempdir().unwrap();
+        let (connection, _) = open_connection(dir.path(), 0).unwrap();
+        let sql = "SELECT n FROM ledger WHERE conn_id = 'c' AND queue = 'q' AND target = ?1 AND key_kind = 'message_id' \
+                   AND key = ?2 ORDER BY n DESC LIMIT 1";
+        let mut statement = connection.prepare(sql).unwrap();
+        for n in 0..3 {
+            assert!(!statement.exists([format!("target {n}"), format!("key {n}")]).unwrap());
+        }
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
+    }
+}

@@ -161,11 +161,15 @@ fn in_savepoint<T>(
     connection: &Connection,
     work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
-    connection.prepare_cached("SAVEPOINT command")?.execute([])?;
+    run(connection, "SAVEPOINT command")?;
     let result = work(connection);
-    let end = if result.is_ok() { "RELEASE command" } else { "ROLLBACK TO command" };
-    connection.prepare_cached(end)?.execute([])?;
+    run(connection, if result.is_ok() { "RELEASE command" } else { "ROLLBACK TO command" })?;
     result
+}
+
+/// Runs a statement that is kept prepared.
+fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
 fn serve(connection: &Connection, mut waiting: mpsc::Receiver<Job>) {
@@ -178,7 +182,7 @@ fn serve(connection: &Connection, mut waiting: mpsc::Receiver<Job>) {
 /// One transaction for the commands of the batch and for those that come while it runs: a delivery's outcome and its verb
 /// are handed over one right after the other, and would else be two commits.
 fn run_batch(connection: &Connection, batch: &mut Vec<Job>, mut late: impl FnMut() -> Option<Job>) {
-    let begun = connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| to_failure(&error));
+    let begun = run(connection, "BEGIN IMMEDIATE").map_err(|error| to_failure(&error));
     let answers: Vec<Answer> = batch
         .drain(..)
         .chain(std::iter::from_fn(&mut late))
@@ -195,7 +199,7 @@ fn run_batch(connection: &Connection, batch: &mut Vec<Job>, mut late: impl FnMut
 }
 
 fn commit(connection: &Connection) -> rusqlite::Result<()> {
-    let result = connection.execute_batch("COMMIT");
+    let result = run(connection, "COMMIT");
     if result.is_err() && !connection.is_autocommit() {
         // Nothing more can be done where this fails too: the next BEGIN says so.
         drop(connection.execute_batch("ROLLBACK"));

@@ -104,6 +104,14 @@ events! {
     RUN_DUPLICATE = "run.duplicate" @ Info;
     /// WARNING: a message that its DAG can never take was kept and dead-lettered.
     MESSAGE_REFUSED = "message.refused" @ Warn;
+    /// INFO: a message had hardly any returns to its queue left, and a copy of it took its place.
+    MESSAGE_COPIED = "message.copied" @ Info;
+    /// WARNING: such a message could not be copied. Once for each new reason.
+    COPY_FAILED = "copy.failed" @ Warn;
+    /// WARNING: a message says that it is a copy of ours and is not; once for a consumer.
+    COPY_DOUBTED = "copy.doubted" @ Warn;
+    /// ERROR: a queue is not consumed, since a message in it may not come back once more.
+    QUEUE_HELD_BACK = "queue.held_back" @ Error;
     /// WARNING: so many messages in a row were accepted by no filter; at powers of ten from 100.
     FILTER_MISSED = "filter.missed" @ Warn;
     /// WARNING: so many messages were acknowledged without a run, as `ack_unmatched` says; at powers of ten from 100.

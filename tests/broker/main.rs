@@ -8,6 +8,7 @@
 mod support;
 
 mod client;
+mod copies;
 mod corpus;
 mod footprint;
 mod harness;
@@ -24,3 +25,4 @@ mod sharing;
 mod silent;
 mod strange;
 mod tls;
+mod verbs;

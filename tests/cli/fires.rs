@@ -67,7 +67,7 @@ fn bad_input_of_fires_is_told_with_two_and_what_can_be_written() {
     let kept = with_history();
     for (verb, part) in [
         (["--since", "yesterday"], "such as 90s, 30m, 2h, 7d"),
-        (["--outcome", "bad\u{1b}[2J"], "there are started, duplicate, dropped, dlq, open"),
+        (["--outcome", "bad\u{1b}[2J"], "there are started, duplicate, dropped, dlq, open, gone"),
         (["--subscription", "nobody"], "there is no single subscription nobody"),
         (["--limit", "0"], "0 is not in 1..=200000"),
     ] {

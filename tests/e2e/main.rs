@@ -7,7 +7,11 @@ mod support;
 
 mod airflow_faults;
 mod broker_faults;
+mod budget;
+mod down;
+mod fan_out;
 mod folder;
+mod foreign;
 mod history;
 mod kills;
 mod log_sinks;

@@ -10,7 +10,7 @@ use rmq_watcher::domain::ids::{ConnId, DeliveryTag, Epoch, QueueName, Subscripti
 use rmq_watcher::domain::payload::{Body, immediate_conf};
 use serde_json::{Value, json};
 
-use crate::support::corpus::{self, BodyCase};
+use crate::support::corpus::{self, BodyCase, HeaderCase};
 use crate::support::raw::{self, Publisher, long, short};
 use crate::support::{
     Airflow, AirflowVersion, Broker, BrokerVersion, Dialect, Message, QueueKind, Setup, StubAirflow, eventually,
@@ -114,29 +114,21 @@ fn pass_through(airflow: &Airflow, broker: &Broker) {
         .env("RMQ_WATCHER__CONSUME__PREFETCH", "1")
         .connection("rmq_default", &broker.url());
     setup.dag(DAG, QUEUE, "rmq_default");
+    // Its filter is asked about each of them, and takes none.
+    picky_dag(&setup, "e2e_orders");
     let mut watcher = setup.start();
     watcher.announce("message.refused");
     watcher.wait_event("consumer.attached", SOON);
 
     let (tables, bodies) = (corpus::headers(), corpus::bodies());
     let round = format!("{}-{:x}", std::process::id(), fastrand::u32(..));
-    let mut publisher = Publisher::open(broker);
-    for (n, case) in tables.iter().enumerate() {
-        let properties = [long(&case.table), vec![2], short(format!("h{n}-{round}").as_bytes())].concat();
-        let flags = raw::HEADERS | raw::DELIVERY_MODE | raw::MESSAGE_ID;
-        publisher.publish(QUEUE, flags, &properties, case.name.as_bytes());
-    }
-    for (n, case) in bodies.iter().enumerate() {
-        let encoding = case.content_encoding.as_deref().map(|text| short(text.as_bytes()));
-        let flags = raw::DELIVERY_MODE | raw::MESSAGE_ID | encoding.as_ref().map_or(0, |_| raw::CONTENT_ENCODING);
-        let id = short(format!("b{n}-{round}").as_bytes());
-        publisher.publish(QUEUE, flags, &[encoding.unwrap_or_default(), vec![2], id].concat(), &case.body);
-    }
+    publish(broker, &tables, &bodies, &round);
     let total = tables.len() + bodies.len();
     eventually(ALL_THROUGH, "every message is settled", || {
         sql(&setup.state_dir(), "SELECT count(*) FROM ledger WHERE state = 'settled'") == total.to_string()
     });
-    assert_eq!((broker.ready(QUEUE), watcher.count_event("consumer.attached")), (0, 1));
+    // Said once for each of the two.
+    assert_eq!((broker.ready(QUEUE), watcher.count_event("consumer.attached")), (0, 2));
     assert!(watcher.stop(SOON).success());
 
     for (n, case) in tables.iter().enumerate() {
@@ -156,6 +148,69 @@ fn pass_through(airflow: &Airflow, broker: &Broker) {
         }
     }
     assert_eq!(broker.ready("dead"), refused, "dead-lettered");
+}
+
+/// Every header table under the ids `h0-ROUND`, `h1-ROUND`, …, and every body under `b0-ROUND`, ….
+fn publish(broker: &Broker, tables: &[HeaderCase], bodies: &[BodyCase], round: &str) {
+    assert!(tables.len() >= 60 && bodies.len() >= 80, "{} header tables, {} bodies", tables.len(), bodies.len());
+    let mut publisher = Publisher::open(broker);
+    for (n, case) in tables.iter().enumerate() {
+        let properties = [long(&case.table), vec![2], short(format!("h{n}-{round}").as_bytes())].concat();
+        let flags = raw::HEADERS | raw::DELIVERY_MODE | raw::MESSAGE_ID;
+        publisher.publish(QUEUE, flags, &properties, case.name.as_bytes());
+    }
+    for (n, case) in bodies.iter().enumerate() {
+        let encoding = case.content_encoding.as_deref().map(|text| short(text.as_bytes()));
+        let flags = raw::DELIVERY_MODE | raw::MESSAGE_ID | encoding.as_ref().map_or(0, |_| raw::CONTENT_ENCODING);
+        let id = short(format!("b{n}-{round}").as_bytes());
+        publisher.publish(QUEUE, flags, &[encoding.unwrap_or_default(), vec![2], id].concat(), &case.body);
+    }
+}
+
+/// Looks into everything that a message can carry, and takes one message only.
+const PICKY: &str = r#"{"filter_headers": {
+    "h": {"$prefix": "mine", "$regex": "^mine$", "$not": {"$lt": 5}},
+    "body.mine": {"$in": [True, 1]},
+    "body.list.0.x\\.y": {"$exists": True},
+}}"#;
+
+fn picky_dag(setup: &Setup, dag: &str) {
+    let text = format!(
+        "from airflow.sdk import dag\nfrom airflow_rmq_watcher import rmq_trigger\n\n\n\
+         @rmq_trigger(queue=\"{QUEUE}\", filter_data={PICKY})\n@dag(schedule=None)\n\
+         def {dag}():\n    pass\n\n\n{dag}()\n"
+    );
+    setup.dag_file(&format!("{dag}.py"), &text);
+}
+
+#[test]
+fn real_both_corpora_stand_in_no_matchs_way() {
+    for version in BrokerVersion::for_this_round() {
+        for kind in [QueueKind::Quorum, QueueKind::Classic] {
+            stand_in_no_way(version, kind);
+        }
+    }
+}
+
+fn stand_in_no_way(version: BrokerVersion, kind: QueueKind) {
+    let (broker, stub) = (Broker::shared(version), StubAirflow::with_dag(Dialect::V2, "picky"));
+    broker.declare(QUEUE, kind, json!({}));
+    let folder = tempfile::tempdir().unwrap();
+    let setup = Setup::in_folder(folder.path()).stub(&stub).connection("rmq_default", &broker.url());
+    picky_dag(&setup, "picky");
+    let (tables, bodies) = (corpus::headers(), corpus::bodies());
+    publish(&broker, &tables, &bodies, "x");
+    let body = r#"{"mine": true, "list": [{"x.y": null}]}"#;
+    broker.publish(&[Message::to_queue(QUEUE, body).id("mine").header("h", "mine")]);
+    let mut watcher = setup.start();
+    watcher.announce("filter.missed").announce("filter.failed");
+    stub.wait_runs("picky", 1, SOON);
+    assert!(watcher.runs());
+    assert_eq!(watcher.count_event("consumer.attached"), 1);
+    assert!(watcher.stop(SOON).success());
+    let left = tables.len() + bodies.len();
+    eventually(SOON, "all others are in the queue", || broker.ready(QUEUE) as usize == left);
+    assert_eq!(stub.runs("picky")[0].run_id, format!("rmq__{QUEUE}__mine"), "{version:?} {kind:?}");
 }
 
 fn refusal(case: &BodyCase, airflow: AirflowVersion) -> Option<&str> {

@@ -134,6 +134,11 @@ impl FakeAirflow {
         self.0.turns.borrow_mut().extend(turns);
     }
 
+    /// What was scripted for requests does not happen.
+    pub(crate) fn recover(&self) {
+        self.0.turns.borrow_mut().clear();
+    }
+
     pub(crate) fn script_lookups(&self, lookups: impl IntoIterator<Item = RunLookup>) {
         self.0.lookups.borrow_mut().extend(lookups);
     }

@@ -6,17 +6,22 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use rmq_watcher::domain::envelope::{Envelope, Properties, Table};
+use rmq_watcher::domain::envelope::{Envelope, Field, Properties, Table};
 use rmq_watcher::domain::fault::{BrokerFault, BrokerFaultKind};
 use rmq_watcher::domain::ids::{ConnId, ConsumerTag, DeliveryTag, QueueName};
 use rmq_watcher::domain::plan::Place;
 use rmq_watcher::domain::queue_facts::{Look, NotLooked};
-use rmq_watcher::ports::{AttachOrder, Broker, Consumer, Settled, Settler, Verb};
+use rmq_watcher::ports::{AttachOrder, Broker, Consumer, Outgoing, Published, Settled, Settler, Verb};
 use tokio::sync::Notify;
+
+use crate::world::QUEUE;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) id: Option<String>,
+    exchange: String,
+    routing_key: String,
+    properties: Properties,
     pub(crate) headers: Table,
     pub(crate) body: Bytes,
     pub(crate) redelivered: bool,
@@ -24,6 +29,17 @@ pub(crate) struct Message {
     at: u64,
     /// How often it was delivered.
     deliveries: u32,
+    /// How often it came back.
+    returns: u32,
+}
+
+/// What becomes of a message that is to be published.
+#[derive(Clone, Debug)]
+pub(crate) enum Publishing {
+    /// This is said, and it is there or not.
+    Said(Published, bool),
+    /// Nothing is said for ever, and it is there or not.
+    Silence(bool),
 }
 
 #[derive(Clone)]
@@ -56,6 +72,12 @@ struct State {
     verbs: Vec<(Option<String>, Verb)>,
     lose_verbs: bool,
     panic_on_attach: bool,
+    /// As a quorum queue does: with a count, and gone after so many returns.
+    limit: Option<u32>,
+    gone: Vec<Message>,
+    publishing: VecDeque<Publishing>,
+    lose_verbs_after_copy: bool,
+    copies: Vec<Outgoing>,
     /// What is said of the queue; `None`: the answer never comes.
     look: Option<Look>,
     looks: u32,
@@ -89,11 +111,63 @@ impl FakeBroker {
     }
 
     pub(crate) fn publish_with(&self, id: Option<&str>, headers: Table, body: &'static str) {
+        self.publish_from(("", QUEUE), id, headers, Bytes::from_static(body.as_bytes()));
+    }
+
+    /// From an exchange, with a routing key.
+    pub(crate) fn publish_from(
+        &self,
+        (exchange, routing_key): (&str, &str),
+        id: Option<&str>,
+        headers: Table,
+        body: Bytes,
+    ) {
         let mut state = self.0.state.borrow_mut();
         state.published += 1;
-        let (id, body, at) = (id.map(str::to_owned), Bytes::from_static(body.as_bytes()), state.published);
-        state.ready.push_back(Message { id, headers, body, redelivered: false, at, deliveries: 0 });
+        let at = state.published;
+        state.ready.push_back(Message {
+            id: id.map(str::to_owned),
+            exchange: exchange.to_owned(),
+            routing_key: routing_key.to_owned(),
+            properties: Properties::default(),
+            headers,
+            body,
+            redelivered: false,
+            at,
+            deliveries: 0,
+            returns: 0,
+        });
         drop(state);
+        self.0.changed.notify_waiters();
+    }
+
+    /// The queue counts returns from now on, and what waits has come back so often.
+    pub(crate) fn count(&self, limit: u32, returns: u32) {
+        let mut state = self.0.state.borrow_mut();
+        state.limit = Some(limit);
+        for message in &mut state.ready {
+            (message.returns, message.redelivered) = (returns, returns > 0);
+        }
+    }
+
+    /// Messages that came back once too often.
+    pub(crate) fn gone(&self) -> usize {
+        self.0.state.borrow().gone.len()
+    }
+
+    /// What becomes of the next copies.
+    pub(crate) fn script_copies(&self, said: impl IntoIterator<Item = Publishing>) {
+        self.0.state.borrow_mut().publishing.extend(said);
+    }
+
+    /// Every copy that was to be published.
+    pub(crate) fn copies(&self) -> Vec<Outgoing> {
+        self.0.state.borrow().copies.clone()
+    }
+
+    /// Publishes what was meant as a copy once more, as anybody might.
+    pub(crate) fn publish_again(&self, copy: Outgoing) {
+        self.0.state.borrow_mut().put_copy(copy);
         self.0.changed.notify_waiters();
     }
 
@@ -123,10 +197,7 @@ impl FakeBroker {
         let mut state = self.0.state.borrow_mut();
         (state.channel, state.consumer) = (None, None);
         let unacked = std::mem::take(&mut state.unacked);
-        for (_, (_, message)) in unacked.into_iter().rev() {
-            let place = state.ready.iter().position(|other| other.at > message.at).unwrap_or(state.ready.len());
-            state.ready.insert(place, Message { redelivered: true, ..message });
-        }
+        unacked.into_iter().rev().for_each(|(_, (_, message))| state.take_back(message));
         drop(state);
         self.0.changed.notify_waiters();
     }
@@ -134,6 +205,11 @@ impl FakeBroker {
     /// The channel swallows verbs and answers no barrier: what was sent last before a connection dies.
     pub(crate) fn lose_verbs(&self) {
         self.0.state.borrow_mut().lose_verbs = true;
+    }
+
+    /// The same from the next copy on.
+    pub(crate) fn lose_verbs_after_copy(&self) {
+        self.0.state.borrow_mut().lose_verbs_after_copy = true;
     }
 
     pub(crate) fn verbs(&self) -> Vec<(Option<String>, Verb)> {
@@ -224,9 +300,62 @@ impl Broker for FakeBroker {
         state.begin_to_consume(order.tag.as_str());
         Ok(FakeConsumer { broker: self.clone(), channel, order })
     }
+
+    async fn publish(&self, copy: Outgoing) -> Published {
+        let publishing = {
+            let mut state = self.0.state.borrow_mut();
+            state.copies.push(copy.clone());
+            state.lose_verbs |= std::mem::take(&mut state.lose_verbs_after_copy);
+            state.publishing.pop_front().unwrap_or(Publishing::Said(Published::Confirmed, true))
+        };
+        let (Publishing::Said(_, is_there) | Publishing::Silence(is_there)) = publishing;
+        if is_there {
+            self.publish_again(copy);
+        }
+        match publishing {
+            Publishing::Said(said, _) => said,
+            Publishing::Silence(_) => std::future::pending().await,
+        }
+    }
 }
 
 impl State {
+    fn take_back(&mut self, message: Message) {
+        let returns = message.returns + 1;
+        let message = Message { redelivered: true, returns, ..message };
+        if self.limit.is_some_and(|limit| returns > limit) {
+            self.gone.push(message);
+            return;
+        }
+        let place = self.ready.iter().position(|other| other.at > message.at).unwrap_or(self.ready.len());
+        self.ready.insert(place, message);
+    }
+
+    fn counted(&self, returns: u32, mut headers: Table) -> Table {
+        if self.limit.is_some() && returns > 0 {
+            headers.insert("x-delivery-count".to_owned(), Field::I64(returns.into()));
+        }
+        headers
+    }
+
+    fn put_copy(&mut self, copy: Outgoing) {
+        self.published += 1;
+        let at = self.published;
+        let Outgoing { queue, properties, headers, body, .. } = copy;
+        self.ready.push_back(Message {
+            id: properties.message_id.clone(),
+            exchange: String::new(),
+            routing_key: queue.as_str().to_owned(),
+            properties,
+            headers,
+            body,
+            redelivered: false,
+            at,
+            deliveries: 0,
+            returns: 0,
+        });
+    }
+
     fn begin_to_consume(&mut self, tag: &str) {
         assert!(!self.tags.iter().any(|known| known == tag), "the tag is used a second time");
         self.tags.push(tag.to_owned());
@@ -251,10 +380,10 @@ impl FakeConsumer {
             epoch: self.order.epoch,
             tag: DeliveryTag(tag),
             redelivered: message.redelivered,
-            exchange: String::new(),
-            routing_key: self.order.queue.as_str().to_owned(),
-            properties: Properties { message_id: message.id, ..Properties::default() },
-            headers: message.headers,
+            exchange: message.exchange,
+            routing_key: message.routing_key,
+            properties: Properties { message_id: message.id, ..message.properties },
+            headers: state.counted(message.returns, message.headers),
             body: message.body,
         })
     }
@@ -331,8 +460,7 @@ impl Settler for FakeSettler {
         let Some((_, message)) = state.unacked.remove(&tag.0) else { return Settled::Lost };
         state.verbs.push((message.id.clone(), verb));
         if matches!(verb, Verb::GiveBackTried | Verb::GiveBackUntried) {
-            let place = state.ready.iter().position(|other| other.at > message.at).unwrap_or(state.ready.len());
-            state.ready.insert(place, Message { redelivered: true, ..message });
+            state.take_back(message);
         }
         drop(state);
         self.broker.0.changed.notify_waiters();

@@ -5,6 +5,7 @@
 
 mod book;
 mod breaking;
+mod budget;
 mod control;
 mod facts;
 mod fake_airflow;

@@ -8,7 +8,7 @@ use rmq_watcher::domain::options::OnUnreadable;
 use rmq_watcher::domain::retention::Retention;
 use rmq_watcher::domain::routing::{Row, Standing, Verdict};
 use rmq_watcher::store::history::{VERDICTS, VerdictRow};
-use rmq_watcher::store::ledger::{Bound, Candidate, NewDelivery, RowId};
+use rmq_watcher::store::ledger::{Bound, Candidate, NewDelivery, Read, RowId};
 use rmq_watcher::store::prune::Pruned;
 use rmq_watcher::store::view;
 
@@ -27,6 +27,7 @@ fn delivery(key: DeliveryKey, redelivered: bool, refused_times: Option<u32>) -> 
         again: false,
         refused_times,
         epoch: Epoch(9),
+        copy: None,
     }
 }
 
@@ -96,16 +97,17 @@ fn fill_more(file: &File, rows: i64) {
 }
 
 #[test]
-fn old_rows_go_and_unsettled_ones_and_the_newest_stay() {
+fn old_rows_go_and_those_that_are_needed_and_the_newest_stay() {
     run(async {
         let file = File::new();
         fill(&file, 1_000, NOW - 40 * 86_400_000);
         file.execute("UPDATE ledger SET state = 'sent', outcome = NULL, settled_at_ms = NULL WHERE id = 7");
+        file.execute("UPDATE ledger SET original_open = 5 WHERE id = 9");
         file.execute(
             "INSERT INTO attempts VALUES (8, 1, 0, 'r', 'no'); INSERT INTO kept VALUES (8, 0, 1, '{}', x'00')",
         );
         prune_all(&file, Retention::default()).await;
-        assert_eq!(file.number("SELECT CAST(group_concat(id, '') AS INTEGER) FROM ledger"), 71_000);
+        assert_eq!(file.number("SELECT CAST(group_concat(id, '') AS INTEGER) FROM ledger"), 791_000);
         assert_eq!(file.number("SELECT (SELECT count(*) FROM attempts) + (SELECT count(*) FROM kept)"), 0);
         assert_eq!(file.number("SELECT highest FROM numbers"), 999, "of fingerprints");
     });
@@ -237,7 +239,7 @@ fn a_refused_message_that_was_put_back_starts_the_refused_target_alone() {
             file.store.keep_refused(b, "no".into(), ("{}".into(), "x".into()), NOW).await.unwrap();
             let outcomes = vec![(a, Outcome::Started, String::new()), (b, Outcome::Dlq, String::new())];
             file.store.send_verb(outcomes, NOW).await;
-            file.store.settled(vec![a, b], NOW).await;
+            file.store.settled(vec![(a, Read::Settled), (b, Read::Settled)], NOW).await;
             for replay in 1..3 {
                 let back = delivery(key.clone(), false, Some(replay));
                 let bound = file.store.bind(back, both(), NOW + 1).await.unwrap();
@@ -247,7 +249,7 @@ fn a_refused_message_that_was_put_back_starts_the_refused_target_alone() {
                 assert_eq!(bound.matches[1].run_id, RunId::new(format!("rmq__q__k_r{replay}")));
                 let outcomes = vec![(a, Outcome::Started, String::new()), (b, Outcome::Dlq, String::new())];
                 file.store.send_verb(outcomes, NOW).await;
-                file.store.settled(vec![a, b], NOW).await;
+                file.store.settled(vec![(a, Read::Settled), (b, Read::Settled)], NOW).await;
             }
             assert_eq!(file.number("SELECT count(*) FROM ledger"), 2);
         });
@@ -262,9 +264,9 @@ fn what_an_earlier_settlement_confirms_does_not_settle_a_row_that_began_anew() {
         let bound = file.store.bind(delivery(key.clone(), false, None), vec![candidate(1, None)], NOW).await.unwrap();
         let row = bound.matches[0].row;
         file.store.send_verb(vec![(row, Outcome::Dlq, String::new())], NOW).await;
-        file.store.settled(vec![row], NOW).await;
+        file.store.settled(vec![(row, Read::Settled)], NOW).await;
         file.store.bind(delivery(key, false, Some(1)), vec![candidate(1, None)], NOW).await.unwrap();
-        file.store.settled(vec![row], NOW).await;
+        file.store.settled(vec![(row, Read::Settled)], NOW).await;
         assert_eq!(file.number("SELECT state = 'sent' FROM ledger"), 1);
     });
 }

@@ -6,8 +6,8 @@ use rmq_watcher::domain::ledger::{Binding, Outcome};
 use rmq_watcher::domain::options::OnUnreadable;
 use rmq_watcher::domain::routing::{Row, Standing, Verdict};
 use rmq_watcher::store::Store;
-use rmq_watcher::store::ledger::{BoundMatch, Candidate, NewDelivery};
-use rmq_watcher::store::open::open_inline;
+use rmq_watcher::store::ledger::{BoundMatch, Candidate, NewDelivery, Read};
+use rmq_watcher::store::open::{open, open_inline};
 use rusqlite::Connection;
 
 struct Ledger {
@@ -36,6 +36,7 @@ impl Ledger {
             redelivered,
             again: false,
             epoch,
+            copy: None,
         };
         let bound = self.store.bind(delivery, vec![candidate(1, Verdict::Match)], 1_000).await.unwrap();
         bound.matches.into_iter().next().unwrap()
@@ -96,7 +97,7 @@ fn a_row_goes_through_its_states_and_is_found_in_each() {
         assert_eq!(again.binding, Binding::SettleAgain { n: 1, outcome: Outcome::Started });
         ledger.store.send_verb(vec![(first.row, Outcome::Started, String::new())], 3_000).await;
         assert_eq!(ledger.column("state"), ["ack_sent"]);
-        ledger.store.settled(vec![first.row], 4_000).await;
+        ledger.store.settled(vec![(first.row, Read::Settled)], 4_000).await;
         assert_eq!(
             (ledger.column("state"), ledger.column("settled_at_ms")),
             (vec!["settled".into()], vec!["4000".into()])
@@ -114,7 +115,7 @@ fn a_settlement_just_before_the_end_of_its_epoch_is_not_believed_of_a_message_id
             let epoch = ledger.epoch().await;
             let bound = ledger.bind(KeyKind::MessageId, epoch, false).await;
             ledger.store.decide(bound.row, Outcome::Started, String::new(), 2_000).await;
-            ledger.store.settled(vec![bound.row], 4_000).await;
+            ledger.store.settled(vec![(bound.row, Read::Settled)], 4_000).await;
             ledger.store.end_epoch(epoch, ended_at).await;
             let again = ledger.bind(KeyKind::MessageId, ledger.epoch().await, true).await;
             let want = if believed {
@@ -160,7 +161,7 @@ fn a_hundred_thousand_equal_messages_cost_the_next_one_nothing() {
         let ledger = Ledger::new();
         let epoch = ledger.epoch().await;
         let first = ledger.bind(KeyKind::Fingerprint, epoch, false).await;
-        ledger.store.settled(vec![first.row], 2_000).await;
+        ledger.store.settled(vec![(first.row, Read::Settled)], 2_000).await;
         let fill = "WITH RECURSIVE n(value) AS (SELECT 2 UNION ALL SELECT value + 1 FROM n WHERE value < 100000) \
                     INSERT INTO ledger (conn_id, queue, target, key_kind, key, n, state, outcome, run_id, epoch, \
                                         is_first_delivery, content, created_at_ms, updated_at_ms, settled_at_ms) \
@@ -222,5 +223,27 @@ fn times_of_a_row_never_go_back() {
         let bound = ledger.bind(KeyKind::MessageId, ledger.epoch().await, false).await;
         ledger.store.mark_sent(bound.row, 10).await.unwrap();
         assert_eq!(ledger.column("updated_at_ms"), ["1001"], "a clock that jumped back");
+    });
+}
+
+#[test]
+fn a_noted_verb_is_in_the_file_before_it_is_sent() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _closed, _) = open(dir.path(), 0).unwrap();
+        let ledger = Ledger { store, dir };
+        let epoch = ledger.epoch().await;
+        let bound = ledger.bind(KeyKind::Fingerprint, epoch, false).await;
+        // Somebody else writes: a record that is only handed over would not be there yet.
+        let other = Connection::open(ledger.dir.path().join("state.db")).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let rows = vec![(bound.row, Outcome::Started, String::new())];
+        let noted = ledger.store.send_verb_noted(rows, 3_000);
+        tokio::pin!(noted);
+        let early = std::future::poll_fn(|context| std::task::Poll::Ready(noted.as_mut().poll(context).is_ready()));
+        assert!(!early.await);
+        other.execute_batch("ROLLBACK").unwrap();
+        noted.await;
+        assert_eq!(ledger.column("state"), ["ack_sent"]);
     });
 }

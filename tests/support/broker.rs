@@ -1,5 +1,6 @@
 //! Real RabbitMQ: a virtual host of one's own on a shared node, or a whole node of one's own.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -256,6 +257,30 @@ impl Broker {
     pub fn bind(&self, exchange: &str, queue: &str, routing_key: &str) {
         let path = format!("bindings/{}/e/{}/q/{}", escape(&self.vhost), escape(exchange), escape(queue));
         self.expect_ok("POST", &path, Some(&json!({"routing_key": routing_key})));
+    }
+
+    /// Keeps a copy of every message that is delivered from a queue from now on, in the order of the deliveries; read them by
+    /// [`Broker::deliveries`]. For this virtual host's other queues nothing is kept.
+    pub fn trace(&self, queue: &str) {
+        let trace = format!("trace.{queue}");
+        self.declare(&trace, QueueKind::Classic, Value::Null);
+        self.bind("amq.rabbitmq.trace", &trace, &format!("deliver.{queue}"));
+        self.expect_ok("PUT", &format!("vhosts/{}", escape(&self.vhost)), Some(&json!({"tracing": true})));
+    }
+
+    /// How often each message, told apart by its body, was delivered since [`Broker::trace`].
+    pub fn deliveries(&self, queue: &str) -> BTreeMap<String, u32> {
+        let mut counts = BTreeMap::new();
+        loop {
+            let copies = self.take(&format!("trace.{queue}"), 1000);
+            if copies.is_empty() {
+                return counts;
+            }
+            for copy in &copies {
+                let body = copy["payload"].as_str().unwrap_or_default();
+                *counts.entry(body.to_owned()).or_default() += 1;
+            }
+        }
     }
 
     /// Deletes a queue under whoever consumes it.

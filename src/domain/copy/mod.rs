@@ -56,6 +56,13 @@ pub struct CopyHeader {
     pub parts: Vec<Part>,
 }
 
+impl CopyHeader {
+    /// The row of a target.
+    pub fn part_of(&self, target: &str) -> Option<&Part> {
+        self.parts.iter().find(|part| part.target == target)
+    }
+}
+
 /// The message to publish: to the queue it came from, through the default exchange, with confirm and `mandatory`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dressed {
@@ -136,12 +143,11 @@ pub enum Undressed {
 /// Takes a copy apart. Anybody who may publish to the queue may write our header, so it is believed only as far as the
 /// message itself bears it out: the key has to be the one that the message has anyway, and run ids follow from it.
 ///
-/// `key_of`: the key of a message, as the subscriptions of this queue take it. `run_id_of`: the run id that a target, a key and
-/// a number make.
+/// `key_of`: the key of a message. `follows`: whether a row of this message (as the original was) may have that number and run id.
 pub fn undress(
     envelope: &Envelope,
     key_of: impl Fn(&Envelope) -> DeliveryKey,
-    run_id_of: impl Fn(&str, &DeliveryKey, u32) -> RunId,
+    follows: impl Fn(&Envelope, &Part) -> bool,
 ) -> Undressed {
     let Some(field) = envelope.headers.get(HEADER) else { return Undressed::Plain };
     let Field::Table(table) = field else { return Undressed::Forged(Disbelief::Form) };
@@ -157,8 +163,7 @@ pub fn undress(
     if key_of(&original) != read.key {
         return Undressed::Forged(Disbelief::Key);
     }
-    let follow = read.parts.iter().all(|part| run_id_of(&part.target, &read.key, part.n) == part.run_id);
-    if !follow {
+    if !read.parts.iter().all(|part| follows(&original, part)) {
         return Undressed::Forged(Disbelief::RunId);
     }
     Undressed::Copy(Box::new(original), read)

@@ -30,7 +30,9 @@ fn delivered(original: &Envelope, header: &CopyHeader) -> Envelope {
 }
 
 fn taken_apart(envelope: &Envelope) -> Undressed {
-    undress(envelope, DeliveryKey::of, ids)
+    undress(envelope, DeliveryKey::of, |original, part| {
+        ids(&part.target, &DeliveryKey::of(original), part.n) == part.run_id
+    })
 }
 
 fn original() -> Envelope {

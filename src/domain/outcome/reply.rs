@@ -3,6 +3,8 @@
 //! What must not happen here: deciding what an answer means for a delivery. Invariant: text made here is short, one line,
 //! and never quotes a request (Airflow 3 echoes the refused input beside its message: only place and message are taken).
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::{Dialect, Reply};
@@ -14,9 +16,9 @@ const TEXT_LIMIT: usize = 500;
 const COMPLAINTS: usize = 3;
 
 /// An answer, sorted by who gave it.
-pub(super) enum Voice {
+pub(super) enum Voice<T = Value> {
     /// A JSON object, as Airflow's API sends them.
-    Json(Value),
+    Json(T),
     /// A redirect: in front of an API that is a login page or a move to another address.
     Redirect,
     /// Anything else: a page, plain text, JSON that is no object, nothing.
@@ -25,11 +27,19 @@ pub(super) enum Voice {
 
 /// Sorts an answer by who gave it.
 pub(super) fn voice(reply: &Reply) -> Voice {
+    heard(reply)
+}
+
+/// Sorts an answer by who gave it, and keeps no more of an object than is asked for: an answer that tells of a run carries the
+/// run's whole conf.
+pub(super) fn heard<'a, T: Deserialize<'a>>(reply: &'a Reply) -> Voice<T> {
     if (300..400).contains(&reply.status) {
         return Voice::Redirect;
     }
-    match serde_json::from_slice::<Value>(&reply.body) {
-        Ok(value) if claims_json(reply) && value.is_object() => Voice::Json(value),
+    // Said here, because a struct would be read from an array as well.
+    let is_object = claims_json(reply) && reply.body.trim_ascii_start().starts_with(b"{");
+    match serde_json::from_slice(&reply.body) {
+        Ok(value) if is_object => Voice::Json(value),
         Ok(_) | Err(_) => Voice::Other,
     }
 }
@@ -146,18 +156,19 @@ pub fn asks_for_login(reply: &Reply, dialect: Dialect) -> bool {
 /// Whether this answer makes one doubt that Airflow's API of this generation still lives here (a 404 or 405 that is not
 /// about a DAG, a run or a Variable, a redirect, a page with status 200). Several in a row are a reason to ask for the version again.
 pub fn from_stranger(reply: &Reply) -> bool {
-    match voice(reply) {
-        Voice::Redirect => true,
-        Voice::Other => matches!(reply.status, 200..300 | 404 | 405),
-        Voice::Json(json) => {
-            reply.status == 405
-                || (reply.status == 404 && {
-                    let text = words(&json).to_lowercase();
-                    let of_a_dag = text.contains("dag") && text.contains("not found");
-                    let of_a_variable = ["variable does not exist", "the variable with key"];
-                    !of_a_dag && !of_a_variable.iter().any(|words| text.starts_with(words))
-                })
-        }
+    match reply.status {
+        300..400 | 405 => true,
+        200..300 => !matches!(heard::<IgnoredAny>(reply), Voice::Json(_)),
+        404 => match voice(reply) {
+            Voice::Redirect | Voice::Other => true,
+            Voice::Json(json) => {
+                let text = words(&json).to_lowercase();
+                let of_a_dag = text.contains("dag") && text.contains("not found");
+                let of_a_variable = ["variable does not exist", "the variable with key"];
+                !of_a_dag && !of_a_variable.iter().any(|words| text.starts_with(words))
+            }
+        },
+        _ => false,
     }
 }
 
@@ -217,6 +228,20 @@ mod tests {
         login.location = Some("/login/?next=/home".to_owned());
         assert!(asks_for_login(&login, Dialect::V1));
         assert!(!asks_for_login(&login, Dialect::V2));
+    }
+
+    #[test]
+    fn an_object_is_told_from_everything_else_whatever_is_kept_of_it() {
+        let kinds = ["application/json", "text/html"];
+        for body in ["{}", " {\"a\": 1}", "[]", "[{}]", "7", "\"{}\"", "{", "{} {}", "", "<html>"] {
+            for (kind, is_object) in kinds.map(|kind| (kind, kind == kinds[0] && matches!(body, "{}" | " {\"a\": 1}")))
+            {
+                let reply = reply(200, kind, body);
+                assert_eq!(matches!(voice(&reply), Voice::Json(_)), is_object, "{kind} {body}");
+                assert_eq!(matches!(heard::<IgnoredAny>(&reply), Voice::Json(_)), is_object, "{kind} {body}");
+                assert_eq!(from_stranger(&reply), !is_object, "{kind} {body}");
+            }
+        }
     }
 
     #[test]

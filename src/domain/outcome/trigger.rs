@@ -5,10 +5,11 @@
 //!
 //! Source: replies of Airflow 2.11.2 and 3.3.2, frozen in `tests/fixtures/airflow_replies`.
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::absence::says_no_dag;
-use super::reply::{Voice, claims_json, refused_access, strange, unwell, voice, words};
+use super::reply::{Voice, claims_json, heard, refused_access, strange, unwell, voice, words};
 use super::{Dialect, Exchange, Reply, TriggerAnswer};
 use crate::domain::ids::{DagId, RunId};
 
@@ -50,9 +51,16 @@ fn classify_reply(reply: &Reply, dialect: Dialect, dag: &DagId, run: &RunId) -> 
     }
 }
 
+/// What is read of the answer that tells of a new run.
+#[derive(Deserialize)]
+struct Made {
+    #[serde(default)]
+    dag_run_id: Value,
+}
+
 fn classify_success(reply: &Reply, run: &RunId) -> TriggerAnswer {
-    match voice(reply) {
-        Voice::Json(json) => match json.get("dag_run_id").and_then(Value::as_str) {
+    match heard::<Made>(reply) {
+        Voice::Json(made) => match made.dag_run_id.as_str() {
             Some(id) if id == run.as_str() => TriggerAnswer::Created,
             Some(_) => TriggerAnswer::Ambiguous("Airflow's answer names another run".to_owned()),
             None => TriggerAnswer::AccessFault(strange(reply)),

@@ -40,6 +40,16 @@ pub fn pause(seen: u32, limit: Limit, ack_deadline: Duration) -> Duration {
     FIRST_PAUSE.saturating_mul(factor).min(longest)
 }
 
+/// Of what is parked for want of a match, so many come back in a second at most, however many there are.
+const MOST_RETURNS_A_SECOND: u64 = 250;
+
+/// The shortest pause beside so many parked ones. Without it thousands of them at the head of a queue would come back as fast as
+/// they can be looked at, and what was never looked at would wait behind them.
+pub fn shortest_pause(parked: usize) -> Duration {
+    let parked = u64::try_from(parked).unwrap_or(u64::MAX);
+    Duration::from_millis(parked.saturating_mul(1000 / MOST_RETURNS_A_SECOND)).min(LONGEST_PAUSE)
+}
+
 /// Why a delivery is parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Why {

@@ -43,6 +43,13 @@ fn where_returns_may_be_counted_pauses_grow_to_the_ack_deadline() {
 }
 
 #[test]
+fn many_parked_ones_come_back_at_a_bounded_rate() {
+    let ms: Vec<u128> = [0, 25, 5000, MOST_PARKED].map(|parked| shortest_pause(parked).as_millis()).to_vec();
+    assert_eq!(ms, [0, 100, 20_000, 40_000], "a few wait no longer for one another");
+    assert_eq!(shortest_pause(usize::MAX), LONGEST_PAUSE);
+}
+
+#[test]
 fn sightings_of_a_classic_queue_are_remembered_and_those_of_a_quorum_queue_are_the_brokers() {
     let mut sightings = Sightings::default();
     let seen: Vec<u32> = [false, true, true, true].map(|redelivered| sightings.note(7, redelivered, None)).to_vec();

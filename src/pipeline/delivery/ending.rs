@@ -3,29 +3,34 @@
 use super::Delivery;
 use crate::domain::ids::SubscriptionId;
 use crate::domain::ledger::Outcome;
-use crate::domain::payload::message_head;
 use crate::domain::settlement::SUBSCRIPTION_REMOVED;
+use crate::pipeline::budget::is_last;
 use crate::pipeline::channel::Held;
 use crate::pipeline::context::Arrow;
 use crate::pipeline::hold::Woken;
 use crate::pipeline::ledgered;
 use crate::pipeline::matched::Matched;
 use crate::ports::{Dags, Runs, Settler, Verb};
-use crate::store::ledger::RowId;
+use crate::store::ledger::{Read, RowId};
 
 impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
     /// Dead-letters a message that no filter could read. It is kept first, for want of a dead-letter exchange.
     pub(super) async fn dead_letter_unread(&mut self) -> Result<(), Woken> {
         let reason = self.error.clone().unwrap_or_default();
-        let (envelope, key) = (&self.hand.envelope, &self.hand.key);
-        let (delivery, message) = (
-            ledgered::delivery(envelope, key, self.again.get()),
-            (message_head(envelope).to_string(), envelope.body.clone()),
-        );
-        let mut tries = 0;
+        self.dead_letter_unmatched(&reason).await?;
+        let now_ms = self.now_ms();
+        self.desk.members.all().iter().for_each(|member| member.report.unreadable(&reason, now_ms));
+        Ok(())
+    }
+
+    /// Dead-letters a message that starts nothing.
+    pub(super) async fn dead_letter_unmatched(&mut self, reason: &str) -> Result<(), Woken> {
+        self.until_safe_to_reject().await?;
+        let (mut tries, is_kept) = (0, !self.is_too_large());
         let row = loop {
-            let (delivery, message, now_ms) = (delivery.clone(), message.clone(), self.now_ms());
-            match self.desk.context.store.keep_unread(delivery, reason.clone(), message, now_ms).await {
+            let delivery = (ledgered::delivery(&self.hand, self.again.get()), self.beside);
+            let (message, now_ms) = (is_kept.then(|| self.message()), self.now_ms());
+            match self.desk.context.store.keep_unread(delivery, reason.to_owned(), message, now_ms).await {
                 Ok(row) => break row,
                 Err(error) => {
                     tries += 1;
@@ -34,10 +39,9 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
             }
         };
         let now_ms = self.now_ms();
-        self.desk.members.all().iter().for_each(|member| member.report.unreadable(&reason, now_ms));
         let held = self.hand.seat.take().filter(Held::can_be_settled).ok_or(Woken::Lost)?;
-        self.desk.context.store.send_verb(vec![(row, Outcome::Dlq, String::new())], now_ms).await;
-        held.settle(Verb::DeadLetter, vec![row]).await;
+        self.note_verb(vec![(row, Outcome::Dlq, String::new())], now_ms).await;
+        held.settle(Verb::DeadLetter, vec![(row, self.read_as())]).await;
         self.desk.context.at(Arrow::VerbSent);
         Ok(())
     }
@@ -65,13 +69,30 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
             Some((one.ledgered.row?, *outcome, reason.clone()))
         };
         let rows: Vec<(RowId, Outcome, String)> = self.matches.iter().filter_map(decided).collect();
-        let ids = rows.iter().map(|(row, _, _)| *row).collect();
+        let ids: Vec<RowId> = rows.iter().map(|(row, _, _)| *row).chain(self.beside).collect();
         if !rows.is_empty() {
-            store.send_verb(rows, now_ms).await;
+            self.note_verb(rows, now_ms).await;
         }
-        held.settle(verb, ids).await;
+        if verb == Verb::Ack && self.hand.spending.kept.get() {
+            store.forget_kept(ids.clone()).await;
+        }
+        held.settle(verb, ids.into_iter().map(|row| (row, self.read_as())).collect()).await;
         self.desk.context.at(Arrow::VerbSent);
         Ok(())
+    }
+
+    /// What the broker's word for its verb says of its rows.
+    pub(super) fn read_as(&self) -> Read {
+        if self.hand.copy.is_some() { Read::SettledByCopy } else { Read::Settled }
+    }
+
+    /// Messages without an id may have equal ones: what comes of theirs is in the file before the broker lets them go.
+    async fn note_verb(&self, rows: Vec<(RowId, Outcome, String)>, now_ms: i64) {
+        let store = &self.desk.context.store;
+        match self.hand.key.kind().is_an_id() {
+            true => store.send_verb(rows, now_ms).await,
+            false => store.send_verb_noted(rows, now_ms).await,
+        }
     }
 
     /// Marks every row as given back, and lets it go.
@@ -87,6 +108,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 Ok(()) => {
                     self.desk.flights.land(&self.aboard.seat);
                     self.matches.clear();
+                    self.hand.spending.held_back.take();
                     return Ok(());
                 }
                 Err(error) => {
@@ -99,6 +121,13 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
 
     /// The delivery has been held as long as it may: it goes back to the broker and comes again.
     pub(super) async fn give_back(&mut self) {
+        if is_last(&self.desk, &self.hand) && self.must_keep() && !self.hand.spending.kept.get() {
+            // The broker would drop it: it stays held to the end of its channel.
+            for one in self.desk.members.all() {
+                drop(one.report.not_rejected(&self.desk.context, self.bytes()).await);
+            }
+            return;
+        }
         let rows = self.noted.borrow().clone();
         if !rows.is_empty()
             && let Err(error) = self.desk.context.store.release(rows, self.now_ms()).await
@@ -110,6 +139,9 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
             return;
         }
         self.desk.flights.land(&self.aboard.seat);
+        if let Some(held_back) = self.hand.spending.held_back.take() {
+            held_back.give_back();
+        }
         if let Some(held) = self.hand.seat.take() {
             let tried = self.matches.iter().any(|one| one.tried);
             held.settle(if tried { Verb::GiveBackTried } else { Verb::GiveBackUntried }, Vec::new()).await;

@@ -32,14 +32,14 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
             let key_of =
                 |route: &Route| route.key_of(&self.hand.envelope, &self.hand.key, self.desk.context.body_limits());
             let candidate = |(row, route): (&_, &Rc<Route>)| Candidate {
-                target: format!("dag:{}", route.subscription.dag_id),
+                target: route.target(),
                 key: key_of(route),
                 row: *row,
                 send: is_ahead(route.subscription.id),
             };
             let candidates = verdicts.rows.iter().zip(self.table.routes()).map(candidate).collect();
-            let (store, what) = (&self.desk.context.store, (&self.hand.envelope, &self.hand.key));
-            match ledgered::bind(store, what, candidates, self.again.get(), self.now_ms()).await {
+            let store = &self.desk.context.store;
+            match ledgered::bind(store, &self.hand, candidates, self.again.get(), self.now_ms()).await {
                 Ok(bound) => break bound,
                 Err(error) => {
                     // Others may need the places meanwhile.
@@ -49,7 +49,12 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 }
             }
         };
-        self.no_match = bound.no_match;
+        if let Some(rows) = bound.superseded {
+            tracing::debug!(queue.name = %self.hand.envelope.queue, "a copy stands for this delivery");
+            self.acknowledge_replaced(rows).await.ok()?;
+            return None;
+        }
+        (self.no_match, self.beside) = (bound.no_match, bound.beside);
         if !self.again.get() {
             let (matched, dropped) = (!bound.matches.is_empty(), bound.no_match == Some(NoMatch::Drop));
             let error = verdicts.error.as_deref();
@@ -59,7 +64,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         }
         self.error = verdicts.error;
         let is_alone = bound.matches.len() == 1;
-        self.noted.replace(bound.matches.iter().filter_map(|one| one.row).collect());
+        self.noted.replace(bound.matches.iter().filter_map(|one| one.row).chain(bound.beside).collect());
         let of = |ledgered: Ledgered| {
             let route = self.table.get(ledgered.subscription)?;
             let at = ahead.iter().position(|(of, _)| *of == ledgered.subscription);

@@ -67,8 +67,7 @@ impl<R: Runs + Dags, S: Settler> Matched<R, S> {
     pub(super) async fn trigger(&mut self) -> Result<Input, Woken> {
         let desk = Rc::clone(&self.desk);
         let (envelope, run) = (&Rc::clone(&self.hand).envelope, self.ledgered.run_id.clone());
-        let key = self.ledgered.key.clone();
-        let conf = match body::conf(&desk.context, envelope, self.subscription.id, (&run, &key)).await {
+        let conf = match body::conf(&desk.context, envelope, self.subscription.id, (&run, &self.ledgered.key)).await {
             Ok(conf) => conf,
             Err(NoConf::Unfit(reason)) => return Ok(Input::Unfit(reason)),
             Err(NoConf::Later(reason)) => return Ok(Input::NotNow(reason)),

@@ -1,6 +1,7 @@
 //! Lines about single messages: what a second leaves out is counted and said.
 
 use super::Report;
+use crate::domain::fault::BrokerFault;
 use crate::domain::ids::RunId;
 use crate::domain::not_ready::warns;
 use crate::domain::settlement::SUBSCRIPTION_REMOVED;
@@ -19,6 +20,31 @@ impl Report {
             "RMQ Watcher: the filter of DAG '{dag_id}' cannot read a message: {reason}; it was kept whole in the state file and \
              dead-lettered from queue '{queue}' (on_unreadable)"
         );
+    }
+
+    /// A copy stands for a message that had hardly any returns left.
+    pub(in crate::pipeline) fn copied(&self, number: u32, left: &str, now_ms: i64) {
+        if !self.admits(now_ms) {
+            return;
+        }
+        let Subscription { dag_id, queue, .. } = &*self.subscription;
+        tracing::info!(
+            event = events::MESSAGE_COPIED,
+            "RMQ Watcher: a message of queue '{queue}' for DAG '{dag_id}' had {left}; copy {number} of it is at the end of the queue, \
+             and it was acknowledged"
+        );
+    }
+
+    /// A copy could not be published. Said once for each new text.
+    pub(in crate::pipeline) fn not_copied(&self, fault: &BrokerFault) {
+        if self.is_news(&fault.text) {
+            let Subscription { dag_id, queue, .. } = &*self.subscription;
+            tracing::warn!(
+                event = events::COPY_FAILED,
+                reason = fault.kind.code(),
+                "RMQ Watcher: a message of queue '{queue}' for DAG '{dag_id}' has hardly any returns left and cannot be copied: {fault}"
+            );
+        }
     }
 
     /// The target answered that it is not ready, so many times in a row now.

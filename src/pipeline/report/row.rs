@@ -23,7 +23,13 @@ impl Report {
         let status = subscription_status(attachment, self.trouble.get().or(down_for));
         let is_troubled = attachment == Attachment::Listening;
         let error = closed.or(error).or(why.filter(|_| is_troubled));
+        let held_back = self.held_back.borrow().clone();
         let (status, error) = match (status, self.unmatched.get()) {
+            (SubscriptionStatus::Listening | SubscriptionStatus::Connecting | SubscriptionStatus::Error, _)
+                if held_back.is_some() =>
+            {
+                (SubscriptionStatus::Error, held_back)
+            }
             (SubscriptionStatus::Listening, Some(unmatched)) => {
                 let text = format!(
                     "blocked_by_unmatched ({unmatched}): no more messages that no filter accepts can be parked"

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::{Ended, SettlerOf, Worker, new_tag};
+use crate::domain::queue_facts::QueueFacts;
 use crate::domain::window::{Consuming, Stream, consuming};
 use crate::pipeline::channel::Channel;
 use crate::ports::{Broker, Consumer as _, Dags, Runs};
@@ -23,7 +24,7 @@ where
         self.tend().await;
         let is_consuming = self.tag.is_some();
         let stream = Stream { is_consuming, held: self.held_open(), window: self.desk.window() };
-        match (consuming(&self.members, stream, &self.desk.sight.facts()), is_consuming) {
+        match (self.wanted(stream, &self.desk.sight.facts()), is_consuming) {
             (Consuming::Cancel, true) => {
                 self.tag = None;
                 let on_their_way = tokio::select! {
@@ -52,6 +53,12 @@ where
             }
             (Consuming::Cancel | Consuming::Consume, _) => Ok(()),
         }
+    }
+
+    /// Whether the queue is to be consumed: as those who take part can run, unless it is left alone for a message whose returns are
+    /// spent.
+    pub(super) fn wanted(&self, stream: Stream, facts: &QueueFacts) -> Consuming {
+        if self.is_held_back { Consuming::Cancel } else { consuming(&self.members, stream, facts) }
     }
 
     /// Deliveries that are kept and not parked.

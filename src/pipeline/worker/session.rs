@@ -56,6 +56,7 @@ where
                 biased;
                 () = self.signals.changed() => {}
                 () = self.desk.members.changed() => {}
+                () = self.desk.hold_back.changed.notified() => {}
                 Some(done) = self.tasks.join_next_with_id() => self.reap(done).await,
                 () = sleep_until(due.unwrap_or(since)), if due.is_some() => {
                     let out = self.lot.as_mut().map(|(_, lot)| lot.take_due());

@@ -2,6 +2,7 @@
 
 use rusqlite::Connection;
 
+use super::copies::{self, PartBound};
 use super::rows::{Of, insert, open_rows, release, resume, seen, take_up_again};
 use super::{Bound, BoundMatch, Candidate, NewDelivery, RowId};
 use crate::domain::ids::SubscriptionId;
@@ -49,13 +50,30 @@ pub(super) fn bind(
 ) -> rusqlite::Result<Bound> {
     let redelivered = d.redelivered || d.again;
     let has_a_past = redelivered || d.refused_times.is_some();
+    let replaced = copies::replaced(connection, d, candidates, now_ms)?;
+    if !replaced.is_empty() {
+        return Ok(superseded(replaced));
+    }
+    let beside = match copies::bind_unmatched(connection, d, now_ms)? {
+        Some(PartBound::Stale) => return Ok(superseded(Vec::new())),
+        Some(PartBound::Row((row, _), _)) => Some(row),
+        None => None,
+    };
     let mut found = Vec::with_capacity(candidates.len());
     for candidate in candidates {
+        let of = Of { delivery: d, target: &candidate.target, key: candidate.key.as_ref().unwrap_or(&d.key) };
+        let part = d.copy.as_ref().and_then(|header| Some((header, header.part_of(of.target)?)));
+        if let Some(part) = part {
+            match copies::bind_part(connection, of, part, Some(candidate.row.subscription), now_ms)? {
+                PartBound::Stale => return Ok(superseded(Vec::new())),
+                PartBound::Row(row, binding) => found.push(Found { of, candidate, rows: vec![row], binding }),
+            }
+            continue;
+        }
         // A row that is not judged to match has something to say only where there may be rows of it.
         if !has_a_past && candidate.row.verdict != Some(Verdict::Match) {
             continue;
         }
-        let of = Of { delivery: d, target: &candidate.target, key: candidate.key.as_ref().unwrap_or(&d.key) };
         let arrival = Arrival {
             redelivered,
             refused_times: d.refused_times,
@@ -83,7 +101,11 @@ pub(super) fn bind(
     }
     let matches = judged.matches.iter().filter_map(|one| of(one.subscription));
     let matches = matches.map(|found| keep(connection, found, now_ms)).collect::<rusqlite::Result<_>>()?;
-    Ok(Bound { matches, no_match: judged.no_match })
+    Ok(Bound { matches, no_match: judged.no_match, superseded: None, beside })
+}
+
+fn superseded(rows: Vec<RowId>) -> Bound {
+    Bound { matches: Vec::new(), no_match: None, superseded: Some(rows), beside: None }
 }
 
 fn keep(connection: &Connection, found: &Found<'_>, now_ms: i64) -> rusqlite::Result<BoundMatch> {

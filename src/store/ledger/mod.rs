@@ -1,26 +1,29 @@
 //! The ledger's rows and the epochs they belong to.
 
 mod bind;
+mod copies;
 mod rows;
 
 use bytes::Bytes;
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 use self::bind::bind;
-use self::rows::{Of, insert, keep_message, open_rows, release, resume, seen, take_next_number};
+pub use self::copies::Read;
+use self::rows::{keep_message, release, take_next_number};
 use super::{Store, StoreError};
+use crate::domain::copy::{CopyHeader, UNMATCHED_TARGET};
 use crate::domain::ids::{ConnId, Epoch, QueueName, RunId, SubscriptionId};
 use crate::domain::key::DeliveryKey;
 use crate::domain::ledger::{Binding, Outcome, RELEASED, State, state_code};
 use crate::domain::routing::{self, NoMatch};
-use crate::domain::run_id::run_id;
+use crate::telemetry::events;
 
 /// A row of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowId(pub i64);
 
 /// The target of a message that is for nobody.
-const UNMATCHED: &str = "unmatched";
+const UNMATCHED: &str = UNMATCHED_TARGET;
 
 /// A delivery as the ledger sees it.
 #[derive(Clone, Debug)]
@@ -43,6 +46,8 @@ pub struct NewDelivery {
     pub refused_times: Option<u32>,
     /// The epoch it arrived in.
     pub epoch: Epoch,
+    /// What it says as a copy, where it is one that is believed.
+    pub copy: Option<CopyHeader>,
 }
 
 /// A subscription that the delivery may be for, as the rows of its queue say now.
@@ -72,6 +77,10 @@ pub struct Bound {
     pub matches: Vec<BoundMatch>,
     /// What becomes of it where there are none.
     pub no_match: Option<NoMatch>,
+    /// A later copy stands for it: it is acknowledged and starts nothing. The rows of which it is the original, if it is one.
+    pub superseded: Option<Vec<RowId>>,
+    /// A row that it has beside those of its matches: it was for nobody once, and was copied.
+    pub beside: Option<RowId>,
 }
 
 /// The row of one match.
@@ -165,36 +174,29 @@ impl Store {
         .await
     }
 
-    /// Keeps a message that no subscription can read and that is about to be rejected, in a row of its own.
+    /// Keeps a message that no subscription can read, or wants, and that is about to be rejected, in a row of its own: `beside` where
+    /// there is one. Without the message only that it was rejected.
     ///
     /// # Errors
     /// Nothing was kept: do not reject.
     pub async fn keep_unread(
         &self,
-        delivery: NewDelivery,
+        (delivery, beside): (NewDelivery, Option<RowId>),
         reason: String,
-        (head, body): (String, Bytes),
+        message: Option<(String, Bytes)>,
         now_ms: i64,
     ) -> Result<RowId, StoreError> {
         self.call("to keep an unreadable message", move |connection| {
-            let d = &delivery;
-            let of = Of { delivery: d, target: UNMATCHED, key: &d.key };
-            let open = open_rows(connection, of)?;
-            let row = match open.iter().find(|(_, row)| row.epoch < d.epoch && row.state != State::Settled) {
-                Some((row, _)) => {
-                    resume(connection, *row, None, d.epoch, now_ms)?;
-                    *row
-                }
-                None => {
-                    let n = seen(connection, of)?.highest + 1;
-                    let run_id = run_id(&d.queue, &d.key, n);
-                    insert(connection, of, (None, n), state_code(State::Received, None), &run_id, now_ms)?
-                }
+            let row = match beside {
+                Some(row) => row,
+                None => copies::unmatched_row(connection, &delivery, now_ms)?,
             };
             let sql = "UPDATE ledger SET state = 'dlq', outcome = 'dlq', reason = ?2, run_id = NULL, decided_at_ms = ?3, \
                        updated_at_ms = max(?3, updated_at_ms + 1) WHERE id = ?1";
             connection.prepare_cached(sql)?.execute(params![row.0, reason, now_ms])?;
-            keep_message(connection, row, (&head, &body), now_ms)?;
+            if let Some((head, body)) = &message {
+                keep_message(connection, row, (head, body), now_ms)?;
+            }
             Ok(row)
         })
         .await
@@ -203,28 +205,20 @@ impl Store {
     /// Notes the outcomes of a delivery's rows, and that its verb is about to be sent. Not waited for: the intent covers a crash. A
     /// reason that is known already stays.
     pub async fn send_verb(&self, rows: Vec<(RowId, Outcome, String)>, now_ms: i64) {
-        self.tell("to record a settlement", move |connection| {
-            let sql = "UPDATE ledger SET state = ?2, outcome = ?3, reason = coalesce(nullif(?4, ''), reason), \
-                       decided_at_ms = coalesce(decided_at_ms, ?5), updated_at_ms = max(?5, updated_at_ms + 1) WHERE id = ?1";
-            let mut statement = connection.prepare_cached(sql)?;
-            rows.iter().try_for_each(|(row, outcome, reason)| {
-                let state = state_code(State::VerbSent, Some(*outcome));
-                statement.execute(params![row.0, state, outcome.code(), reason, now_ms]).map(drop)
-            })
-        })
-        .await;
+        self.tell(VERB_SENT, move |connection| note_verb(connection, &rows, now_ms)).await;
     }
 
-    /// Notes that the broker has read the verbs of these rows.
-    pub async fn settled(&self, rows: Vec<RowId>, now_ms: i64) {
-        self.tell("to record settlements", move |connection| {
-            // What came before a row was taken up again, as of a replay, does not settle it.
-            let sql = "UPDATE ledger SET state = 'settled', settled_at_ms = ?2, updated_at_ms = max(?2, updated_at_ms + 1) \
-                       WHERE id = ?1 AND NOT (replays > 0 AND state IN ('received', 'sent'))";
-            let mut statement = connection.prepare_cached(sql)?;
-            rows.iter().try_for_each(|row| statement.execute(params![row.0, now_ms]).map(drop))
-        })
-        .await;
+    /// As [`Store::send_verb`], in the file when this returns, where the file takes it. For messages without an id: an equal one that
+    /// comes again must not be taken for one that is acknowledged and gone.
+    pub async fn send_verb_noted(&self, rows: Vec<(RowId, Outcome, String)>, now_ms: i64) {
+        if let Err(error) = self.call(VERB_SENT, move |connection| note_verb(connection, &rows, now_ms)).await {
+            tracing::warn!(event = events::STORE_WRITE_FAILED, %error, "the state file refused {VERB_SENT}: {error}");
+        }
+    }
+
+    /// Notes that the broker has read the verbs of deliveries of these rows.
+    pub async fn settled(&self, rows: Vec<(RowId, Read)>, now_ms: i64) {
+        self.tell("to record settlements", move |connection| copies::read(connection, &rows, now_ms)).await;
     }
 
     /// Notes that the delivery of these rows is about to be given back, so that its redelivery binds to them in any epoch.
@@ -275,8 +269,24 @@ impl Store {
             let sql = "UPDATE ledger SET state = 'settled', settled_at_ms = ?4, updated_at_ms = max(?4, updated_at_ms + 1) \
                        WHERE conn_id = ?1 AND queue = ?2 AND epoch < ?3 AND epoch <> ?5 AND state <> 'settled'";
             let named = params![conn_id.as_str(), queue.as_str(), epoch.0, now_ms, RELEASED.0];
-            connection.prepare_cached(sql)?.execute(named).map(drop)
+            connection.prepare_cached(sql)?.execute(named)?;
+            // An original that was held then is not in the queue either.
+            let sql = "UPDATE ledger SET original_open = 0 WHERE conn_id = ?1 AND queue = ?2 AND original_open < ?3 AND original_open <> 0";
+            connection.prepare_cached(sql)?.execute(params![conn_id.as_str(), queue.as_str(), epoch.0]).map(drop)
         })
         .await;
     }
+}
+
+/// What the file is asked for with [`note_verb`].
+const VERB_SENT: &str = "to record a settlement";
+
+fn note_verb(connection: &Connection, rows: &[(RowId, Outcome, String)], now_ms: i64) -> rusqlite::Result<()> {
+    let sql = "UPDATE ledger SET state = ?2, outcome = ?3, reason = coalesce(nullif(?4, ''), reason), \
+               decided_at_ms = coalesce(decided_at_ms, ?5), updated_at_ms = max(?5, updated_at_ms + 1) WHERE id = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    rows.iter().try_for_each(|(row, outcome, reason)| {
+        let state = state_code(State::VerbSent, Some(*outcome));
+        statement.execute(params![row.0, state, outcome.code(), reason, now_ms]).map(drop)
+    })
 }

@@ -24,7 +24,7 @@ pub(super) struct Of<'a> {
 }
 
 impl<'a> Of<'a> {
-    fn columns(self) -> [&'a str; 5] {
+    pub(super) fn columns(self) -> [&'a str; 5] {
         let Self { delivery, target, key } = self;
         [delivery.conn_id.as_str(), delivery.queue.as_str(), target, key.kind().code(), key.text()]
     }
@@ -34,18 +34,23 @@ impl<'a> Of<'a> {
     }
 }
 
+/// What [`read_row`] reads.
+pub(super) const ROW: &str = "SELECT l.id, l.n, l.state, l.outcome, l.run_id, l.epoch, l.is_first_delivery, l.content, \
+                                     l.replays, e.ended_at_ms - l.settled_at_ms";
+
+/// The rows of a key; its columns are [`Of::columns`].
+pub(super) const WHERE_KEY: &str =
+    "l.conn_id = ?1 AND l.queue = ?2 AND l.target = ?3 AND l.key_kind = ?4 AND l.key = ?5";
+
 /// The rows that a redelivery may be bound to. What is settled for good is not read, however much of it there is; a message that was
 /// never delivered before needs none.
 pub(super) fn open_rows(connection: &Connection, of: Of<'_>) -> rusqlite::Result<Vec<(RowId, Row)>> {
-    const COLUMNS: &str = "SELECT l.id, l.n, l.state, l.outcome, l.run_id, l.epoch, l.is_first_delivery, l.content, \
-                                  l.replays, e.ended_at_ms - l.settled_at_ms";
-    const KEY: &str = "l.conn_id = ?1 AND l.queue = ?2 AND l.target = ?3 AND l.key_kind = ?4 AND l.key = ?5";
     if !of.may_be_back() {
         return Ok(Vec::new());
     }
     let read = |index: &str, end: &str| -> rusqlite::Result<Vec<(RowId, Row)>> {
         let tables = format!("FROM ledger l {index} LEFT JOIN epochs e ON e.id = l.epoch");
-        let mut statement = connection.prepare_cached(&format!("{COLUMNS} {tables} WHERE {KEY} AND {end}"))?;
+        let mut statement = connection.prepare_cached(&format!("{ROW} {tables} WHERE {WHERE_KEY} AND {end}"))?;
         statement.query_map(of.columns(), read_row)?.collect()
     };
     let mut rows = read("INDEXED BY ledger_unsettled", "l.state <> 'settled'")?;
@@ -80,7 +85,7 @@ pub(super) fn seen(connection: &Connection, of: Of<'_>) -> rusqlite::Result<Seen
     Ok(Seen { highest, has_twins, other_content: content != of.delivery.content })
 }
 
-fn read_row(sql: &SqlRow<'_>) -> rusqlite::Result<(RowId, Row)> {
+pub(super) fn read_row(sql: &SqlRow<'_>) -> rusqlite::Result<(RowId, Row)> {
     let state: String = sql.get(2)?;
     let outcome: Option<String> = sql.get(3)?;
     let row = Row {
@@ -113,7 +118,7 @@ pub(super) fn insert(
     connection.prepare_cached(sql)?.execute(named_params! {
         ":conn_id": d.conn_id.as_str(), ":queue": d.queue.as_str(), ":target": of.target,
         ":key_kind": of.key.kind().code(), ":key": of.key.text(), ":n": n, ":state": state, ":run_id": run_id.as_str(),
-        ":epoch": d.epoch.0, ":first": !d.redelivered, ":content": d.content, ":now": now_ms,
+        ":epoch": d.epoch.0, ":first": !d.redelivered && d.copy.is_none(), ":content": d.content, ":now": now_ms,
         ":subscription_id": subscription.map(|id| id.0),
         ":message_id": d.message_id.as_deref().filter(|id| *id != of.key.text()),
     })?;

@@ -24,8 +24,8 @@ CREATE TABLE ledger (
     -- How often a delivery was bound to it, and how often the refused message was put back into its queue.
     deliveries        INTEGER NOT NULL DEFAULT 1,
     replays           INTEGER NOT NULL DEFAULT 0,
-    -- Copies of the message: the highest number that may be in the broker, the highest that surely is, and whether the
-    -- original may still come again.
+    -- Copies of the message: the highest number that may be in the broker, the highest that surely is, and, as long as the original
+    -- may come again, the epoch in which it was last held.
     copies_made       INTEGER NOT NULL DEFAULT 0,
     copies_confirmed  INTEGER NOT NULL DEFAULT 0,
     original_open     INTEGER NOT NULL DEFAULT 0,
@@ -64,6 +64,7 @@ DROP TABLE ledger_v2;
 
 -- Finding what is unsettled must not read what is settled.
 CREATE INDEX ledger_unsettled ON ledger (conn_id, queue, target, key_kind, key) WHERE state <> 'settled';
+CREATE INDEX ledger_originals ON ledger (conn_id, queue, target, key_kind, key) WHERE original_open <> 0;
 
 -- Removed rows of fingerprints had no number above this one.
 CREATE TABLE numbers (

@@ -234,7 +234,7 @@ fn trigger(state: &mut State, request: &Request, id: &str) -> Reply {
         state: "queued".to_owned(),
     };
     let answer = Reply::json(200, &run_json(dialect, &run));
-    state.runs.push(run);
+    state.add_run(run);
     answer
 }
 

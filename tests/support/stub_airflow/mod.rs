@@ -170,7 +170,7 @@ impl StubAirflow {
 
     /// Adds a run that somebody else created.
     pub fn add_run(&self, dag: &str, run_id: &str, conf: serde_json::Value) {
-        self.state().runs.push(StubRun {
+        self.state().add_run(StubRun {
             dag: dag.to_owned(),
             run_id: run_id.to_owned(),
             conf,
@@ -252,6 +252,19 @@ impl StubAirflow {
         runs.cloned().collect()
     }
 
+    /// How many runs a DAG has.
+    pub fn count_runs(&self, dag: &str) -> usize {
+        self.state().runs.iter().filter(|run| run.dag == dag).count()
+    }
+
+    /// When each run of a DAG was asked for, by run id, oldest first; a run asked for twice is there twice.
+    pub fn asked(&self, dag: &str) -> Vec<(String, Instant)> {
+        let state = self.state();
+        let path = format!("/dags/{dag}/dagRuns");
+        let asked = state.seen.iter().filter(|seen| seen.what == What::Trigger && seen.path.ends_with(&path));
+        asked.map(|seen| (seen.run_id.clone().unwrap_or_default(), seen.at)).collect()
+    }
+
     /// Every request that was read, oldest first.
     pub fn requests(&self) -> Vec<Seen> {
         self.state().seen.clone()
@@ -267,7 +280,7 @@ impl StubAirflow {
     /// Waits until a DAG has so many runs, and returns them.
     #[track_caller]
     pub fn wait_runs(&self, dag: &str, count: usize, deadline: Duration) -> Vec<StubRun> {
-        eventually(deadline, &format!("{dag} has {count} runs"), || self.runs(dag).len() >= count);
+        eventually(deadline, &format!("{dag} has {count} runs"), || self.count_runs(dag) >= count);
         self.runs(dag)
     }
 
@@ -336,7 +349,11 @@ fn answer(request: &Request, stream: &mut TcpStream, shared: &Shared) -> bool {
         None | Some(Fault::Answer(_) | Fault::Late(_)) => reply.as_ref().map(|reply| reply.status),
         Some(Fault::Drop | Fault::Silent | Fault::DropAfterDone | Fault::HalfAnswer) => None,
     };
-    state.seen.push(Seen { at, what, method: request.method.clone(), path: request.path.clone(), status });
+    let run_id = match what {
+        What::Trigger => request.json().and_then(|body| body["dag_run_id"].as_str().map(str::to_owned)),
+        What::Login | What::Run | What::Dag | What::Other | What::Any | What::Connect => None,
+    };
+    state.seen.push(Seen { at, what, method: request.method.clone(), path: request.path.clone(), run_id, status });
     drop(state);
     match (fault, reply) {
         (None | Some(Fault::Answer(_)), Some(reply)) => reply.write(stream),

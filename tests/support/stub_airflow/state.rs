@@ -1,6 +1,6 @@
 //! What the stand-in knows: DAGs, runs, logins, the faults to come and the requests that came.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
 
 use serde_json::Value;
@@ -42,6 +42,8 @@ pub struct Seen {
     pub method: String,
     /// The path without the query.
     pub path: String,
+    /// The run it asks for, where it asks for one.
+    pub run_id: Option<String>,
     /// The status it was answered with; `None` if it was not, or not in full.
     pub status: Option<u16>,
 }
@@ -54,6 +56,8 @@ pub struct State {
     pub scheduler_healthy: bool,
     pub dags: BTreeMap<String, StubDag>,
     pub runs: Vec<StubRun>,
+    /// Where a run stands in `runs`, by DAG and id: the first of that name.
+    places: HashMap<(String, String), usize>,
     pub variables: BTreeMap<String, String>,
     /// Tokens (version 3) or session cookies (version 2) that are good.
     pub sessions: BTreeSet<String>,
@@ -79,6 +83,7 @@ impl State {
             scheduler_healthy: true,
             dags: BTreeMap::new(),
             runs: Vec::new(),
+            places: HashMap::new(),
             variables: BTreeMap::new(),
             sessions: BTreeSet::new(),
             expired: BTreeSet::new(),
@@ -100,8 +105,12 @@ impl State {
     }
 
     pub fn run(&self, dag: &str, run_id: &str) -> Option<&StubRun> {
-        let mut runs = self.runs.iter();
-        runs.find(|run| run.dag == dag && run.run_id == run_id)
+        self.places.get(&(dag.to_owned(), run_id.to_owned())).map(|place| &self.runs[*place])
+    }
+
+    pub fn add_run(&mut self, run: StubRun) {
+        self.places.entry((run.dag.clone(), run.run_id.clone())).or_insert(self.runs.len());
+        self.runs.push(run);
     }
 
     /// The fault for a request, taken off if it is for once.
