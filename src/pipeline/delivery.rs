@@ -66,6 +66,9 @@ impl<R, S> Desk<R, S> {
     }
 }
 
+/// How long deliveries stay that are held beyond the share of blocked subscriptions.
+const CROWDED_FOR: Duration = Duration::from_secs(1);
+
 impl<R, S> Desk<R, S> {
     /// How long a delivery that arrives now may stay unsettled: as the most careful subscription says, and no longer than the
     /// broker waits.
@@ -74,8 +77,6 @@ impl<R, S> Desk<R, S> {
         self.sight.ack_deadline(self.orders.borrow().table.ack_deadline(configured))
     }
 }
-/// How long deliveries stay that are held beyond the share of blocked subscriptions.
-const CROWDED_FOR: Duration = Duration::from_secs(1);
 
 /// The rows of a delivery, once there are any: for whoever has to clean up after a panic.
 pub(super) type Noted = Rc<RefCell<Vec<RowId>>>;
@@ -285,7 +286,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 Call::Act(act) => return ended.and(Err(Woken::Spent(act))),
                 Call::Stay(at) => {
                     // Parked it would come back.
-                    look = at;
+                    (look, crowded_at) = (at, None);
                     kept.get_or_insert_with(|| desk.sight.keep());
                     continue;
                 }
