@@ -82,7 +82,8 @@ fn field(value: &AMQPValue) -> Field {
 /// The properties of a message that is to be published. `None`: a short string in it is too long to be one.
 pub(super) fn properties_of(p: &Properties, headers: &Table) -> Option<BasicProperties> {
     let mut made = BasicProperties::default().with_headers(table_of(headers)?);
-    let setters: [(&Option<String>, fn(BasicProperties, ShortString) -> BasicProperties); 10] = [
+    type Set = fn(BasicProperties, ShortString) -> BasicProperties;
+    let setters: [(&Option<String>, Set); 10] = [
         (&p.content_type, BasicProperties::with_content_type),
         (&p.content_encoding, BasicProperties::with_content_encoding),
         (&p.correlation_id, BasicProperties::with_correlation_id),

@@ -148,39 +148,51 @@ async fn publish(link: &Rc<Link>, copy: &Outgoing) -> Published {
         sent.await
     };
     match timeout(deadline.saturating_duration_since(Instant::now()), said).await {
-        Ok(Ok(Confirmation::Ack(None))) => Published::Confirmed,
-        Ok(Ok(Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_)))) => {
-            let text = format!("{DOING} queue {:?} over {place}: there is no such queue (any more)", copy.queue);
-            Published::Failed(fault::fault(BrokerFaultKind::QueueMissing, text))
-        }
-        Ok(Ok(Confirmation::Nack(None))) => {
-            let text =
-                format!("{DOING} queue {:?} over {place}: the broker did not take it; the queue is full", copy.queue);
-            Published::Failed(fault::fault(BrokerFaultKind::Closed, text))
-        }
-        Ok(Ok(Confirmation::NotRequested)) => Published::Unknown(late()),
-        Ok(Err(error)) => {
-            let fault = fault::publishing(place, DOING, &copy.queue, &error);
-            match fault.kind {
-                // The broker closed the channel over this very message.
-                BrokerFaultKind::AccessRefused | BrokerFaultKind::PreconditionFailed => Published::Refused(fault),
-                BrokerFaultKind::ConnectionUnknown
-                | BrokerFaultKind::Unreachable
-                | BrokerFaultKind::TimedOut
-                | BrokerFaultKind::Tls
-                | BrokerFaultKind::LoginRefused
-                | BrokerFaultKind::VhostRefused
-                | BrokerFaultKind::QueueMissing
-                | BrokerFaultKind::ResourceLocked
-                | BrokerFaultKind::Cancelled
-                | BrokerFaultKind::Closed => Published::Unknown(fault),
-            }
-        }
+        Ok(Ok(confirmation)) => confirmed(place, copy, &confirmation),
+        Ok(Err(error)) => broke_off(fault::publishing(place, DOING, &copy.queue, &error)),
         Err(_) => {
             // Whatever comes later could not be told from the answer to another copy.
             link.cut();
             Published::Unknown(late())
         }
+    }
+}
+
+/// What the broker's word means.
+fn confirmed(place: &Place, copy: &Outgoing, confirmation: &Confirmation) -> Published {
+    let at = || format!("{DOING} queue {:?} over {place}", copy.queue);
+    match confirmation {
+        Confirmation::Ack(None) => Published::Confirmed,
+        Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_)) => {
+            let text = format!("{}: there is no such queue (any more)", at());
+            Published::Failed(fault::fault(BrokerFaultKind::QueueMissing, text))
+        }
+        Confirmation::Nack(None) => {
+            let text = format!("{}: the broker did not take it; the queue is full", at());
+            Published::Failed(fault::fault(BrokerFaultKind::Closed, text))
+        }
+        Confirmation::NotRequested => {
+            let text = format!("{}: the broker was not asked to confirm it", at());
+            Published::Unknown(fault::fault(BrokerFaultKind::Closed, text))
+        }
+    }
+}
+
+/// What the end of the channel means, while the broker's word was waited for.
+fn broke_off(fault: BrokerFault) -> Published {
+    match fault.kind {
+        // The broker closed the channel over this very message.
+        BrokerFaultKind::AccessRefused | BrokerFaultKind::PreconditionFailed => Published::Refused(fault),
+        BrokerFaultKind::ConnectionUnknown
+        | BrokerFaultKind::Unreachable
+        | BrokerFaultKind::TimedOut
+        | BrokerFaultKind::Tls
+        | BrokerFaultKind::LoginRefused
+        | BrokerFaultKind::VhostRefused
+        | BrokerFaultKind::QueueMissing
+        | BrokerFaultKind::ResourceLocked
+        | BrokerFaultKind::Cancelled
+        | BrokerFaultKind::Closed => Published::Unknown(fault),
     }
 }
 

@@ -85,6 +85,8 @@ struct Cause {
     reason: String,
     /// Probes that failed, the answer that opened it included.
     failures: u32,
+    /// Airflow wants nothing before this time.
+    wish_ms: i64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -165,6 +167,17 @@ impl Breaker {
         }
     }
 
+    /// Airflow answers again, as another target has found: where that may have been the trouble of this one, its next probe is
+    /// not waited for any longer than Airflow itself wishes.
+    pub fn look_again(&mut self, now_ms: i64) {
+        if let State::Open { cause, until_ms, .. } = &mut self.state {
+            match cause.trouble {
+                Trouble::Unavailable | Trouble::Access => *until_ms = (*until_ms).min(now_ms.max(cause.wish_ms)),
+                Trouble::Target | Trouble::Failing | Trouble::Store => {}
+            }
+        }
+    }
+
     /// Why its subscriptions cannot run now. `has_held`: deliveries of this target are held. When its time has come and none
     /// is, the target can run as far as consuming goes: its next delivery is the probe.
     pub fn blocked(&self, has_held: bool, now_ms: i64) -> Option<String> {
@@ -173,7 +186,7 @@ impl Breaker {
             State::Open { until_ms, .. } if !has_held && now_ms >= *until_ms => return None,
             State::Open { cause, .. } | State::Probing { cause, .. } => cause,
         };
-        let Cause { trouble, reason, failures } = cause;
+        let Cause { trouble, reason, failures, .. } = cause;
         let tries = if *failures == 1 { "try" } else { "tries" };
         Some(format!("{}: {reason} ({failures} {tries} in a row)", trouble.code()))
     }
@@ -212,15 +225,17 @@ impl Breaker {
             // An answer to a request that was under way when it opened says nothing new; Airflow's own wish counts.
             State::Probing { .. } => return,
             State::Open { .. } => {
-                if let (State::Open { until_ms, .. }, Some(wish)) = (&mut self.state, at_least) {
-                    *until_ms = (*until_ms).max(now_ms.saturating_add(millis(wish)));
+                if let (State::Open { until_ms, cause, .. }, Some(wish)) = (&mut self.state, at_least) {
+                    cause.wish_ms = cause.wish_ms.max(now_ms.saturating_add(millis(wish)));
+                    *until_ms = (*until_ms).max(cause.wish_ms);
                 }
                 return;
             }
         };
         let pause = backoff(failures - 1, WEATHER.base, WEATHER.cap, seed).max(at_least.unwrap_or_default());
         let until_ms = now_ms.saturating_add(millis(pause));
-        self.state = State::Open { cause: Cause { trouble, reason, failures }, until_ms, last_probe };
+        let wish_ms = at_least.map_or(0, |wish| now_ms.saturating_add(millis(wish)));
+        self.state = State::Open { cause: Cause { trouble, reason, failures, wish_ms }, until_ms, last_probe };
     }
 }
 
@@ -365,6 +380,25 @@ mod tests {
         b.ask("p", true, 30_010);
         b.answered("late", down(), 30_020, 0);
         assert!(matches!(b.ask("q", true, 30_020), Permission::Wait { .. }), "the probe is under way still");
+    }
+
+    #[test]
+    fn what_another_target_found_of_airflow_shortens_the_wait_but_for_airflows_own_wish() {
+        let mut b = open();
+        assert_ne!(b.ask("x", true, 1), Permission::GoAsProbe);
+        b.look_again(1);
+        assert_eq!(b.ask("x", true, 1), Permission::GoAsProbe);
+        let wish =
+            Sign::Down { trouble: Trouble::Unavailable, reason: "429".into(), at_least: Some(Duration::from_secs(30)) };
+        b.answered("x", wish, 10, 0);
+        b.look_again(20);
+        assert_eq!(b.next_probe_ms(), Some(30_010));
+        let mut failing = Breaker::default();
+        let sign = Sign::Down { trouble: Trouble::Failing, reason: "no".into(), at_least: None };
+        failing.answered("x", sign, 0, 0);
+        let until = failing.next_probe_ms();
+        failing.look_again(1);
+        assert_eq!(failing.next_probe_ms(), until, "its own trouble");
     }
 
     #[test]

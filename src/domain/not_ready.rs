@@ -5,8 +5,8 @@
 
 /// So many answers in a row make its rows `error`: about twenty minutes.
 pub const LONG_AFTER: u32 = 25;
-/// So long after the first of them, restarts between or not.
-pub const LONG_AFTER_MS: i64 = 20 * 60_000;
+/// So long after the first of them, restarts between or not: no less than so many answers take at most.
+pub const LONG_AFTER_MS: i64 = 25 * 60_000;
 
 /// Answers in a row that a target is not ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_not_ready_for_long_after_25_answers_or_the_first_one_after_20_minutes() {
+    fn a_target_is_not_ready_for_long_after_25_answers_or_the_first_one_after_25_minutes() {
         let mut target = NotReady::default();
         for _ in 0..24 {
             target = target.once_more(1_000);

@@ -131,10 +131,14 @@ impl QueueFacts {
         let before = if is_same { self } else { Self::default() };
         let arguments = look.single_active_consumer.is_some();
         let dead_letters = match look.dead_letters {
-            DeadLetters::Unknown => before.dead_letters,
+            DeadLetters::Unknown => before.dead_letters.clone(),
             known @ (DeadLetters::Nowhere | DeadLetters::Exchange(_)) => known,
         };
-        let exchange_is_there = look.exchange_is_there.or(before.exchange_is_there);
+        // Of another exchange, or of a queue made anew with another limit, what was known says nothing.
+        let is_same_exchange = dead_letters == before.dead_letters;
+        let exchange_is_there = look.exchange_is_there.or(before.exchange_is_there.filter(|_| is_same_exchange));
+        let is_same_limit = !arguments || look.limit_argument == before.limit_argument;
+        let limit_in_force = look.limit_in_force.or(before.limit_in_force.filter(|_| is_same_limit));
         Self {
             kind: look.kind.or(before.kind),
             durable: look.durable.or(before.durable),
@@ -144,7 +148,7 @@ impl QueueFacts {
             limit_argument: if arguments { look.limit_argument } else { before.limit_argument },
             limit_policy: if look.policy_is_known { look.limit_policy } else { before.limit_policy },
             policy_is_known: look.policy_is_known || before.policy_is_known,
-            limit_in_force: look.limit_in_force.or(before.limit_in_force),
+            limit_in_force,
             consumer_timeout: look.consumer_timeout.or(before.consumer_timeout),
             exchange_is_there,
             foreign_consumers: look.foreign_consumers.or(before.foreign_consumers),

@@ -36,7 +36,7 @@ pub struct Aged {
     pub id: i64,
     /// When it was made.
     pub created_at_ms: i64,
-    /// When it was settled; `None` while it is not.
+    /// When it was settled; `None` while it is not, or while an original of a copied message may still come.
     pub settled_at_ms: Option<i64>,
 }
 

@@ -70,6 +70,12 @@ pub fn place(window: u16, subscriptions: usize, kept_by_blocked: usize, facts: &
     if has_room { Place::Hold } else { Place::Park }
 }
 
+/// Whether deliveries that are held for blocked subscriptions have to leave room for others. Where nobody can run the consumer
+/// goes, and what is held stays: a target that flaps costs no return. A consumer that stays needs its room.
+pub fn leaves_room(can_any_run: bool, facts: &QueueFacts) -> bool {
+    can_any_run || is_handed_over(facts)
+}
+
 /// Whether the queue's consumer should be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consuming {
@@ -208,6 +214,19 @@ mod tests {
         let busy = [member(1, Some(Blocker::RunsUnderWay(1)))];
         assert_eq!(consuming(&busy, ON, &plain()), Consuming::Consume, "its runs end by themselves");
         assert_eq!(consuming(&[], ON, &single_active()), Consuming::Cancel, "nobody wants it");
+    }
+
+    #[test]
+    fn where_the_consumer_goes_nothing_has_to_make_room() {
+        for (can_any_run, facts, leaves) in [
+            (true, plain(), true),
+            (false, plain(), false),
+            (false, QueueFacts::default(), false),
+            (false, single_active(), true),
+            (false, exclusive(), true),
+        ] {
+            assert_eq!(leaves_room(can_any_run, &facts), leaves, "{can_any_run} {facts:?}");
+        }
     }
 
     #[test]

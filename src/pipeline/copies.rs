@@ -7,8 +7,9 @@ use futures_util::future::LocalBoxFuture;
 
 use crate::domain::content::BodyLimits;
 use crate::domain::copy::{CopyHeader, HEADER, Part, UNMATCHED_TARGET, Undressed, undress};
-use crate::domain::envelope::Envelope;
+use crate::domain::envelope::{Envelope, Field, Table as Headers};
 use crate::domain::key::DeliveryKey;
+use crate::domain::replay::{self, refused_before};
 use crate::domain::run_id::replays_behind;
 use crate::domain::table::Table;
 use crate::ports::{Broker, Outgoing, Published};
@@ -50,17 +51,19 @@ impl Copies {
         if !envelope.headers.contains_key(HEADER) {
             return (envelope, None);
         }
-        match undress(&envelope, DeliveryKey::of, |original, part| follows(original, part, table, limits)) {
+        // A copy carries the deaths of its original inside: those outside are its own.
+        let mut bare = envelope.clone();
+        let deaths = bare.headers.remove(DEATHS);
+        match undress(&bare, DeliveryKey::of, |original, part| follows(original, part, table, limits)) {
             Undressed::Plain => (envelope, None),
-            Undressed::Copy(original, header) => match envelope.headers.get(DEATHS) {
-                None => (*original, Some(header)),
-                // It was dead-lettered and put back: a message that was refused before, and no copy any more.
-                Some(deaths) => {
-                    let mut original = *original;
-                    original.headers.insert(DEATHS.to_owned(), deaths.clone());
-                    (original, None)
+            Undressed::Copy(original, header) => {
+                let outside = deaths.map(|deaths| Headers::from([(DEATHS.to_owned(), deaths)]));
+                let dead = outside.map(|headers| Envelope { headers, ..bare });
+                match dead.as_ref().and_then(refused_before) {
+                    None => (*original, Some(header)),
+                    Some(refused) => (put_back(*original, refused.times), None),
                 }
-            },
+            }
             Undressed::Forged(why) => {
                 if !self.doubted.replace(true) {
                     tracing::warn!(
@@ -86,4 +89,18 @@ fn follows(original: &Envelope, part: &Part, table: &Table, limits: BodyLimits) 
     }
     let key = route.and_then(|route| route.key_of(original, &own, limits)).unwrap_or(own);
     replays_behind(&original.queue, &key, part.n, &part.run_id).is_some()
+}
+
+/// A copy that was dead-lettered and put back is a message that was refused so often, with what the original had, and no copy
+/// any more.
+fn put_back(mut original: Envelope, times: u32) -> Envelope {
+    let text = |text: &str| Field::Text(text.as_bytes().to_vec());
+    let before = refused_before(&original).map_or(0, |refused| refused.times);
+    let replay = Headers::from([
+        ("exchange".to_owned(), text(&original.exchange)),
+        ("routing-keys".to_owned(), Field::Array(vec![text(&original.routing_key)])),
+        ("count".to_owned(), Field::I64(before.saturating_add(times).into())),
+    ]);
+    original.headers.insert(replay::HEADER.to_owned(), Field::Table(replay));
+    original
 }

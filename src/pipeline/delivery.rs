@@ -32,7 +32,7 @@ use crate::domain::routing::{NoMatch, ReturnedFor};
 use crate::domain::settlement::{Match, Settlement, settle};
 use crate::domain::shutdown::Phase;
 use crate::domain::table::Table;
-use crate::domain::window::{Place, excess, place, prefetch, window};
+use crate::domain::window::{Place, excess, leaves_room, place, prefetch, window};
 use crate::ports::{Dags, Runs, Settler, Verb};
 use crate::store::StoreError;
 use crate::store::ledger::RowId;
@@ -50,13 +50,6 @@ pub(super) struct Desk<R, S> {
 }
 
 impl<R, S> Desk<R, S> {
-    /// How long a delivery that arrives now may stay unsettled: as the most careful subscription says, and no longer than the
-    /// broker waits.
-    pub(super) fn ack_deadline(&self) -> Duration {
-        let configured = self.context.limits.ack_deadline;
-        self.sight.ack_deadline(self.orders.borrow().table.ack_deadline(configured))
-    }
-
     /// The window of the queue.
     pub(super) fn window(&self) -> u16 {
         let orders = self.orders.borrow();
@@ -72,6 +65,17 @@ impl<R, S> Desk<R, S> {
         prefetch(self.window(), &self.sight.facts(), has_filter)
     }
 }
+
+impl<R, S> Desk<R, S> {
+    /// How long a delivery that arrives now may stay unsettled: as the most careful subscription says, and no longer than the
+    /// broker waits.
+    pub(super) fn ack_deadline(&self) -> Duration {
+        let configured = self.context.limits.ack_deadline;
+        self.sight.ack_deadline(self.orders.borrow().table.ack_deadline(configured))
+    }
+}
+/// How long deliveries stay that are held beyond the share of blocked subscriptions.
+const CROWDED_FOR: Duration = Duration::from_secs(1);
 
 /// The rows of a delivery, once there are any: for whoever has to clean up after a panic.
 pub(super) type Noted = Rc<RefCell<Vec<RowId>>>;
@@ -254,7 +258,7 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         let open = matches.iter_mut().filter(|one| !one.is_done());
         let mut under_way: FuturesUnordered<_> = open.map(Matched::run).collect();
         let (mut ended, mut kept, mut orders) = (Ok(()), None, desk.orders.clone());
-        let mut targets = desk.context.targets.changes();
+        let (mut targets, mut crowded_at) = (desk.context.targets.changes(), None);
         loop {
             tokio::select! {
                 biased;
@@ -266,10 +270,11 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 Ok(()) = orders.changed() => {}
                 () = sleep_until(look.unwrap_or_else(Instant::now)), if look.is_some() => {}
                 Ok(()) = targets.changed(), if kept.is_some() => {}
+                () = sleep_until(crowded_at.unwrap_or_else(Instant::now)), if crowded_at.is_some() => {}
             }
             look = None;
             if under_way.is_empty() || hand.blocked() < under_way.len() {
-                kept = None;
+                (kept, crowded_at) = (None, None);
                 continue;
             }
             if hand.seat.is_replaced() {
@@ -289,14 +294,16 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
             let window = desk.window().max(2);
             let (members, facts) = (desk.orders.borrow().table.taking_part().count(), desk.sight.facts());
             let is_crowded = match kept {
-                // There is nobody to make room for, and the consumer goes.
-                _ if !desk.members.can_any_run(&desk.orders.borrow().table) => false,
+                _ if !leaves_room(desk.members.can_any_run(&desk.orders.borrow().table), &facts) => false,
                 Some(_) => excess(window, members, desk.sight.kept(), &facts) > 0,
                 None => place(window, members, desk.sight.kept(), &facts) == Place::Park,
             };
-            if is_crowded {
+            // What is held already leaves a little later: where Airflow as a whole was down, others recover at about the same time.
+            let is_over = kept.is_none() || crowded_at.is_some_and(|at| at <= Instant::now());
+            if is_crowded && is_over {
                 return ended.and(Err(Woken::Crowded));
             }
+            crowded_at = is_crowded.then(|| crowded_at.unwrap_or_else(|| Instant::now() + CROWDED_FOR));
             kept.get_or_insert_with(|| desk.sight.keep());
         }
     }

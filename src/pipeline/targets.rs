@@ -4,7 +4,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use tokio::sync::{Notify, watch};
 
@@ -18,7 +18,7 @@ use crate::domain::target::TargetHistory;
 
 /// All targets.
 pub(super) struct Targets {
-    all: RefCell<HashMap<DagId, Rc<Target>>>,
+    all: Rc<RefCell<All>>,
     clock: Clock,
     /// One of them takes runs again, or takes none any more.
     changed: watch::Sender<()>,
@@ -37,7 +37,11 @@ pub(super) struct Target {
     turned: Notify,
     changed: watch::Sender<()>,
     clock: Clock,
+    /// All targets, this one among them.
+    all: Weak<RefCell<All>>,
 }
+
+type All = HashMap<DagId, Rc<Target>>;
 
 /// Why a target takes no runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +54,7 @@ pub(super) struct Down {
 
 impl Targets {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { all: RefCell::default(), clock, changed: watch::Sender::new(()) }
+        Self { all: Rc::default(), clock, changed: watch::Sender::new(()) }
     }
 
     pub(super) fn get(&self, dag: &DagId) -> Rc<Target> {
@@ -66,6 +70,7 @@ impl Targets {
             turned: Notify::new(),
             changed: self.changed.clone(),
             clock: Rc::clone(&self.clock),
+            all: Rc::downgrade(&self.all),
         });
         self.all.borrow_mut().insert(dag.clone(), Rc::clone(&target));
         target
@@ -167,7 +172,11 @@ impl Target {
 
     fn told(&self, key: &str, sign: Sign, jitter_seed: u64) {
         let now_ms = (self.clock)();
-        self.change(|breaker| breaker.answered(key, sign, now_ms, jitter_seed));
+        let is_well_again = self.change(|breaker| breaker.answered(key, sign, now_ms, jitter_seed));
+        if is_well_again && let Some(all) = self.all.upgrade() {
+            let others: Vec<_> = all.borrow().values().map(Rc::clone).collect();
+            others.iter().for_each(|other| other.change(|breaker| breaker.look_again(now_ms)));
+        }
     }
 
     /// What its history means for a message.

@@ -130,7 +130,7 @@ where
                 attached = attach(&self.desk, &*self.broker, &self.place) => attached,
             };
             let ended = match attached {
-                Ok(Attached { consumer, channel, tag, prefetch }) => {
+                Ok((consumer, channel, tag, prefetch)) => {
                     self.prefetch = prefetch;
                     self.consume(consumer, channel, tag).await
                 }
@@ -207,19 +207,11 @@ where
     }
 }
 
-/// What an attach brings.
-struct Attached<B: Broker> {
-    consumer: B::Consumer,
-    channel: Rc<Channel<SettlerOf<B>>>,
-    tag: ConsumerTag,
-    prefetch: u16,
-}
-
 async fn attach<R: Runs + Dags, B: Broker>(
     desk: &Desk<R, SettlerOf<B>>,
     broker: &B,
     place: &Place,
-) -> Result<Attached<B>, BrokerFault> {
+) -> Result<(B::Consumer, Rc<Channel<SettlerOf<B>>>, ConsumerTag, u16), BrokerFault> {
     let Desk { context, members, .. } = desk;
     for member in members.all() {
         member.report.connecting(context).await;
@@ -233,7 +225,7 @@ async fn attach<R: Runs + Dags, B: Broker>(
         let text = format!("nothing can be consumed while {error}");
         BrokerFault { kind: BrokerFaultKind::Closed, text }
     })?;
-    // What was looked at counts.
+    // What was just learnt of the queue counts.
     let (tag, prefetch) = (new_tag(desk), desk.prefetch());
     let order = AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch };
     let consumer = match broker.attach(order).await {
@@ -244,7 +236,7 @@ async fn attach<R: Runs + Dags, B: Broker>(
         }
     };
     let channel = Rc::new(Channel::new(epoch, consumer.settler()));
-    Ok(Attached { consumer, channel, tag, prefetch })
+    Ok((consumer, channel, tag, prefetch))
 }
 
 /// A tag for one attach, with the number of the first subscription that is served.

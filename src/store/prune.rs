@@ -78,7 +78,8 @@ fn prune_ledger(connection: &Connection, kept: Retention, after: i64, now_ms: i6
     let newest: Option<i64> =
         connection.prepare_cached("SELECT max(id) FROM ledger")?.query_row([], |row| row.get(0))?;
     let Some(newest) = newest else { return Ok(Pruned::All) };
-    let sql = "SELECT id, created_at_ms, iif(state = 'settled', settled_at_ms, NULL), conn_id, queue, target, key_kind, n \
+    // A row whose original may still come beside a copy is needed to tell it.
+    let sql = "SELECT id, created_at_ms, iif(state = 'settled' AND original_open = 0, settled_at_ms, NULL), conn_id, queue, target, key_kind, n \
                FROM ledger WHERE id > ?1 ORDER BY id LIMIT ?2";
     let rows: Vec<Old> =
         connection.prepare_cached(sql)?.query_map(params![after, STEP], read)?.collect::<rusqlite::Result<_>>()?;

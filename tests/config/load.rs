@@ -124,7 +124,7 @@ fn every_key_is_read_from_the_file_and_from_the_environment() {
         assert_eq!(shown(&from_file, path).0, shown(&from_environment, path).0);
         let strip = |mut s: rmq_watcher::config::Settings| {
             s.airflow.url_source.clear();
-            (s.state_dir, s.airflow, s.log, s.consume, s.reconcile)
+            (s.state_dir, s.airflow, s.log, s.consume, s.reconcile, s.history)
         };
         assert_eq!(strip(from_file), strip(from_environment), "{path}");
         assert_ne!(strip(load(&given(&[], Some(&file), None))), strip(load(&nothing())), "{path} changes nothing");

@@ -1,13 +1,14 @@
 //! What each return of a message costs on a quorum queue, and what is done when hardly any are left.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::eventually;
 use crate::support::stub_airflow::StubDag;
 use crate::support::wait::pause;
 use crate::support::{Broker, BrokerVersion, Dialect, Fault, Message, QueueKind, Setup, StubAirflow, Watcher, What};
+use crate::support::{eventually, long_round};
 use crate::waits::{LATER, SOON, sql, wait_status};
 
 const QUEUE: &str = "worn";
@@ -267,6 +268,56 @@ fn real_on_budget_dead_letter_rejects_what_a_dead_letter_exchange_takes() {
         assert_eq!(
             dead[0]["properties"]["headers"]["x-death"][0]["reason"], "rejected",
             "{version:?}: by us, not by the limit"
+        );
+    }
+}
+
+#[test]
+fn real_kill_while_a_message_is_copied_neither_loses_nor_doubles_it() {
+    let ids: &[bool] = if long_round() { &[true, false] } else { &[false] };
+    for version in BrokerVersion::for_this_round() {
+        for &with_id in ids {
+            for arrow in ["copying", "copied", "verb_sent"] {
+                let scene = Scene::new(version, 3, "");
+                let message = Message::to_queue(QUEUE, "held");
+                scene.broker.publish(&[if with_id { message.id("m0") } else { message }]);
+                let mut watcher = scene.start();
+                scene.wait_held();
+                watcher.kill();
+                let mut killed = scene.setup.clone().env("RMQ_WATCHER_TEST_KILL_AT", &format!("{arrow}:1")).start();
+                killed.announce("which are held").announce("target.");
+                assert_eq!(killed.wait_end(LATER).signal(), Some(9), "{version:?} {arrow}");
+                scene.stub.heal();
+                let mut watcher = scene.start();
+                scene.stub.wait_runs("orders", 1, LATER);
+                scene.broker.wait_counts(QUEUE, 0, 0);
+                assert!(watcher.stop(SOON).success());
+                assert_eq!(scene.stub.runs("orders").len(), 1, "{version:?} {arrow}, id: {with_id}");
+            }
+        }
+    }
+}
+
+#[test]
+fn real_message_for_nobody_is_never_lost_to_our_looking() {
+    for version in BrokerVersion::ALL {
+        let scene = Scene::new(version, 3, ", filter_data={\"filter_headers\": {\"kind\": \"other\"}}");
+        scene.publish();
+        for _ in 0..5 {
+            let mut watcher = scene.start();
+            scene.broker.wait_counts(QUEUE, 0, 1);
+            pause(Duration::from_millis(1500));
+            watcher.kill();
+        }
+        eventually(SOON, "it is back in the queue", || scene.broker.ready(QUEUE) > 0);
+        let left = scene.broker.take(QUEUE, 10);
+        // A crash between a copy's confirm and the acknowledgement leaves both.
+        assert!((1..=2).contains(&left.len()), "{version:?}: {} are there", left.len());
+        let count = |one: &Value| one["properties"]["headers"]["x-delivery-count"].as_u64().unwrap_or(0);
+        assert!(left.iter().all(|one| count(one) < 3), "{version:?}: {left:?}");
+        assert!(
+            left.iter().all(|one| one["payload"] == "held" && one["properties"]["message_id"] == "m0"),
+            "{version:?}"
         );
     }
 }

@@ -4,8 +4,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rmq_watcher::domain::envelope::{Field, Table};
-use rmq_watcher::domain::options::Options;
+use rmq_watcher::domain::options::{OnPaused, Options};
 use rmq_watcher::domain::outcome::TriggerAnswer;
+use rmq_watcher::domain::queue_facts::{Look, QueueFacts};
 use rmq_watcher::domain::routing::Standing;
 use rmq_watcher::domain::table::Route;
 use rmq_watcher::pipeline::Limits;
@@ -77,7 +78,7 @@ fn while_airflow_is_down_one_message_at_a_time_asks_and_afterwards_all_go_at_onc
 
 #[test]
 fn an_airflow_that_flaps_costs_no_return() {
-    for routes in [vec![(1, "dag", Options::default())], vec![(1, "dag", wants("a"))]] {
+    for routes in [vec![(1, "dag", Options::default())], vec![(1, "dag", wants("a")), (2, "dag2", wants("a"))]] {
         run(async {
             let world = World::new();
             world.set_routes(listening(&routes));
@@ -271,4 +272,57 @@ fn a_thousand_that_wait_for_one_subscription_delay_another_by_no_more_than_a_tur
         assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
         assert!(world.airflow.run_ids_of("dag").len() < 50);
     });
+}
+
+fn handed_over(world: &World) {
+    let facts = QueueFacts { single_active_consumer: Some(true), ..QueueFacts::default() };
+    world.broker.says_of_queue(Some(Look { release: None, facts: Ok(facts) }));
+}
+
+#[test]
+fn a_single_active_consumer_is_neither_cancelled_nor_rolled() {
+    run(async {
+        let world = World::new();
+        handed_over(&world);
+        world.set_options(wants("a"));
+        world.start();
+        world.until("attached", |w| w.broker.is_attached()).await;
+        world.airflow.set_dags(unwell());
+        for _ in 0..20 {
+            ["a", "foreign"].iter().for_each(|is| world.broker.publish_with(None, kind(is), "x"));
+        }
+        secs(120).await;
+        assert!(world.broker.is_consumed(), "a cancel would hand the queue over while we hold its head");
+        assert_eq!((world.broker.tags().len(), world.broker.channels()), (1, 1));
+        let tries = world.airflow.triggers().len();
+        assert!(tries <= 15, "{tries}");
+        world.airflow.set_dags(dag(false));
+        world.until("all are started", |w| w.airflow.run_ids().len() == 20).await;
+        assert_eq!((world.broker.tags().len(), world.broker.channels()), (1, 1));
+    });
+}
+
+#[test]
+fn a_queue_is_left_alone_while_its_only_dag_is_paused_unless_it_is_handed_over_by_that() {
+    for is_handed_over in [false, true] {
+        run(async {
+            let world = World::new();
+            if is_handed_over {
+                handed_over(&world);
+            }
+            world.set_options(Options { on_paused: OnPaused::Run, ..Options::default() });
+            world.start();
+            world.until("attached", |w| w.broker.is_attached()).await;
+            world.airflow.set_dags(dag(true));
+            world.set_options(Options { on_paused: OnPaused::Hold, ..Options::default() });
+            world.airflow.script([Turn::Answer(TriggerAnswer::TargetFault("look".into()))]);
+            world.broker.publish(Some("m"), "x");
+            world.until("paused", |w| w.status().starts_with("paused_dag: ")).await;
+            secs(60).await;
+            assert_eq!(world.broker.is_consumed(), is_handed_over);
+            world.airflow.set_dags(dag(false));
+            world.until_drained().await;
+            assert_eq!(world.airflow.run_ids().len(), 1);
+        });
+    }
 }

@@ -349,3 +349,34 @@ fn a_header_that_is_not_ours_makes_no_copy() {
         world.until("settled", |w| columns(w) == "settled 0 0 0").await;
     });
 }
+
+/// The copy is rejected, goes through a dead-letter exchange, and somebody puts it back.
+#[test]
+fn a_copy_that_was_dead_lettered_and_put_back_starts_what_refused_it() {
+    run(async {
+        for id in [Some("m"), None] {
+            let world = world(id, NEAR, OnBudget::Copy);
+            world.airflow.script(down(1));
+            world.airflow.script([Turn::Answer(TriggerAnswer::Refused("bad param".into()))]);
+            world.start();
+            world.until("refused", |w| w.broker.verbs().iter().any(|(_, verb)| *verb == Verb::DeadLetter)).await;
+            world.until("settled", |w| columns(w).starts_with("settled ")).await;
+            let mut copy = world.broker.copies().remove(0);
+            let text = |text: &str| Field::Text(text.as_bytes().to_vec());
+            let death = Table::from([
+                ("queue".to_owned(), text("orders")),
+                ("reason".to_owned(), text("rejected")),
+                ("count".to_owned(), Field::I64(1)),
+                ("exchange".to_owned(), text("")),
+                ("routing-keys".to_owned(), Field::Array(vec![text("orders")])),
+            ]);
+            copy.headers.insert("x-death".to_owned(), Field::Array(vec![Field::Table(death)]));
+            world.broker.publish_again(copy);
+            world.until_drained().await;
+            let runs = world.airflow.run_ids();
+            assert_eq!(runs.len(), 1, "{id:?}");
+            assert!(runs[0].ends_with("_r1"), "{runs:?}");
+            assert_eq!(world.airflow.conf(&runs[0])["routing_key"], "orders.new");
+        }
+    });
+}

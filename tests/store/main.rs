@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod backup;
+mod copies;
 mod history;
 mod ledger;
 mod migration;

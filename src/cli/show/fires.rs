@@ -80,7 +80,11 @@ fn chain(Told { fire, failed_attempts }: &Told, paint: Paint) -> Vec<String> {
         (Some(dag), None) => format!("DAG {dag}"),
         (None, _) => "nobody's".to_owned(),
     };
-    let mut all = vec![String::new(), format!("  {}  {}", paint.tone(word.code(), word.tone()), plain(&who))];
+    let indent = word.code().len() + 4;
+    let mut who = wrap(&plain(&who), WIDTH - indent).into_iter();
+    let first = format!("  {}  {}", paint.tone(word.code(), word.tone()), who.next().unwrap_or_default());
+    let mut all = vec![String::new(), first];
+    all.extend(who.map(|line| format!("{}{line}", " ".repeat(indent))));
     let mut say = |at_ms: Option<i64>, text: String| {
         let at = at_ms.map_or_else(|| " ".repeat(20), instant);
         let mut lines = wrap(&plain(&text), WIDTH - 26).into_iter();

@@ -132,6 +132,15 @@ fn another_look_takes_nothing_away_that_it_does_not_tell() {
     assert_eq!(after.single_active_consumer, Some(false), "arguments are always told");
     assert_eq!(known.clone().renewed(QueueFacts::default()), known);
     let classic = answer!("classic_3");
+    let there = |name: &str, there| QueueFacts {
+        dead_letters: DeadLetters::Exchange(name.into()),
+        exchange_is_there: there,
+        ..known.clone()
+    };
+    let after = |look| there("dlx", Some(true)).renewed(look).exchange_is_there;
+    assert_eq!((after(there("dlx", None)), after(there("other", None))), (Some(true), None));
+    let limited = answer!("quorum_limited_single_active_4").renewed(answer!("quorum_young_4"));
+    assert_eq!(limited.limit_in_force, None, "made anew with another argument");
     assert_eq!(known.renewed(classic.clone()), classic, "made anew as another kind of queue");
 }
 
