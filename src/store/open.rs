@@ -300,12 +300,14 @@ mod tests {
     fn a_statement_is_planned_once_whatever_the_values() {
         let dir = tempfile::tempdir().unwrap();
         let (connection, _) = open_connection(dir.path(), 0).unwrap();
-        let sql = "SELECT n FROM ledger WHERE conn_id = 'c' AND queue = 'q' AND target = ?1 AND key_kind = 'message_id' \
-                   AND key = ?2 ORDER BY n DESC LIMIT 1";
-        let mut statement = connection.prepare(sql).unwrap();
-        for n in 0..3 {
-            assert!(!statement.exists([format!("target {n}"), format!("key {n}")]).unwrap());
+        let sql = "SELECT n, content FROM ledger WHERE conn_id = ?1 AND queue = ?2 AND target = ?3 AND key_kind = ?4 \
+                   AND key = ?5 ORDER BY n DESC LIMIT 1";
+        for n in 0..5 {
+            let found =
+                connection.prepare_cached(sql).unwrap().exists(["c", "q", "dag:d", "message_id", &format!("key {n}")]);
+            assert!(!found.unwrap());
         }
+        let statement = connection.prepare_cached(sql).unwrap();
         assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
     }
 }
