@@ -217,19 +217,22 @@ async fn attach<R: Runs + Dags, B: Broker>(
         member.report.connecting(context).await;
     }
     let Place { conn_id, queue } = place.clone();
-    // Open from here on, so that the same attempt to connect serves the look and the attach.
-    let _open = broker.open(&conn_id).await?;
-    look_before_attach(context, broker, place).await;
     let opened = context.store.open_epoch(conn_id.clone(), queue.clone(), context.now_ms()).await;
     let epoch = opened.map_err(|error| {
         let text = format!("nothing can be consumed while {error}");
         BrokerFault { kind: BrokerFaultKind::Closed, text }
     })?;
-    // What was just learnt of the queue counts.
-    let (tag, prefetch) = (new_tag(desk), desk.prefetch());
-    let order = AttachOrder { conn_id, queue, tag: tag.clone(), epoch, prefetch };
-    let consumer = match broker.attach(order).await {
-        Ok(consumer) => consumer,
+    let attached = async {
+        // Open from here on, so that the same attempt to connect serves the look and the attach.
+        let _open = broker.open(&conn_id).await?;
+        look_before_attach(context, broker, place).await;
+        // What was just learnt of the queue counts.
+        let (tag, prefetch) = (new_tag(desk), desk.prefetch());
+        let order = AttachOrder { conn_id: conn_id.clone(), queue, tag: tag.clone(), epoch, prefetch };
+        Ok((broker.attach(order).await?, tag, prefetch))
+    };
+    let (consumer, tag, prefetch) = match attached.await {
+        Ok(attached) => attached,
         Err(fault) => {
             context.store.discard_epoch(epoch).await;
             return Err(fault);
