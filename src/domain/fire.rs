@@ -47,7 +47,7 @@ pub struct Fire {
     pub copies: u32,
     /// When it was delivered first.
     pub delivered_at_ms: i64,
-    /// When its run was asked for last.
+    /// When its run was asked for: after the last delivery that had it asked for, the first time.
     pub sent_at_ms: Option<i64>,
     /// When its outcome was known.
     pub decided_at_ms: Option<i64>,
@@ -176,7 +176,9 @@ pub struct Judged {
     pub epoch: i64,
     /// The broker's word that it may have been delivered before.
     pub redelivered: bool,
-    /// Its message id, else its fingerprint.
+    /// What the message is told by: `message_id` or `fingerprint`.
+    pub key_kind: String,
+    /// The value of that.
     pub key: String,
     /// For each subscription `subscription_id`, `dag_id`, `takes_part`, `verdict` and `because`.
     pub said: Vec<Value>,
@@ -227,8 +229,13 @@ pub fn messages(fires: Vec<Told>, verdicts: Vec<Judged>) -> Vec<Message> {
             place(&fire.conn_id, &fire.queue, key, fire.message_id.as_deref())
         })
         .collect();
-    let verdict_places: Vec<usize> =
-        verdicts.iter().map(|one| place(&one.conn_id, &one.queue, &one.key, None)).collect();
+    let verdict_places: Vec<usize> = verdicts
+        .iter()
+        .map(|one| {
+            let message_id = (one.key_kind == "message_id").then_some(one.key.as_str());
+            place(&one.conn_id, &one.queue, &one.key, message_id)
+        })
+        .collect();
     for (at, told) in fire_places.into_iter().zip(fires) {
         all[at].1.fires.push(told);
     }
@@ -299,19 +306,23 @@ mod tests {
     #[test]
     fn what_belongs_to_one_message_is_put_together() {
         let told = |fire: Fire| Told { fire, failed_attempts: Vec::new() };
-        let judged = |queue: &str, key: &str| Judged {
+        let judged = |queue: &str, key_kind: &str, key: &str| Judged {
             at_ms: 1,
             conn_id: "c".into(),
             queue: queue.into(),
             epoch: 1,
             redelivered: false,
+            key_kind: key_kind.into(),
             key: key.into(),
             said: Vec::new(),
         };
         let by_order = Fire { key_kind: "dedup_key".into(), key: "o7".into(), ..fire(2) };
         let fires = vec![told(fire(1)), told(by_order), told(Fire { queue: "q2".into(), ..fire(3) })];
-        let all = messages(fires, vec![judged("q", "m"), judged("q", "f1")]);
+        let by_id = |queue: &str, id: &str| judged(queue, "message_id", id);
+        let all = messages(fires, vec![by_id("q", "m"), by_id("q", "m2"), judged("q", "fingerprint", "f1")]);
         let counted: Vec<_> = all.iter().map(|m| (m.queue.as_str(), m.fires.len(), m.verdicts.len())).collect();
-        assert_eq!(counted, [("q", 2, 1), ("q2", 1, 0), ("q", 0, 1)]);
+        assert_eq!(counted, [("q", 2, 1), ("q2", 1, 0), ("q", 0, 1), ("q", 0, 1)]);
+        let ids: Vec<_> = all.iter().map(|m| m.message_id.as_deref()).collect();
+        assert_eq!(ids, [Some("m"), Some("m"), Some("m2"), None], "also of a message that filters alone saw");
     }
 }

@@ -43,7 +43,7 @@ struct Judged {
     queue: String,
     epoch: i64,
     redelivered: bool,
-    key: String,
+    key: DeliveryKey,
     said: Vec<Option<Verdict>>,
 }
 
@@ -70,7 +70,7 @@ impl VerdictLog {
             queue: envelope.queue.as_str().to_owned(),
             epoch: envelope.epoch.0,
             redelivered: envelope.redelivered,
-            key: key.text().to_owned(),
+            key: key.clone(),
             said,
         });
     }

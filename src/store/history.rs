@@ -5,6 +5,7 @@ use rusqlite::params;
 use super::ledger::RowId;
 use super::{Store, StoreError};
 use crate::domain::ids::RunId;
+use crate::domain::key::DeliveryKey;
 
 /// Failed attempts that are kept of a row: so many of the first, and of the last.
 const FIRST_ATTEMPTS: u32 = 5;
@@ -27,7 +28,7 @@ pub struct VerdictRow {
     /// The broker's word that it may have been delivered before.
     pub redelivered: bool,
     /// Its message id, else its fingerprint.
-    pub key: String,
+    pub key: DeliveryKey,
     /// For each subscription what it said and why, as JSON.
     pub said: String,
 }
@@ -52,11 +53,13 @@ impl Store {
     /// Nothing was written.
     pub async fn add_verdicts(&self, rows: Vec<VerdictRow>) -> Result<(), StoreError> {
         self.call("to note what filters said", move |connection| {
-            let sql = "INSERT INTO verdicts (at_ms, conn_id, queue, epoch, redelivered, key, said) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+            let sql = "INSERT INTO verdicts (at_ms, conn_id, queue, epoch, redelivered, key_kind, key, said) \
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
             let mut insert = connection.prepare_cached(sql)?;
             for row in &rows {
                 let VerdictRow { at_ms, conn_id, queue, epoch, redelivered, key, said } = row;
-                insert.execute(params![at_ms, conn_id, queue, epoch, redelivered, key, said])?;
+                let (kind, key) = (key.kind().code(), key.text());
+                insert.execute(params![at_ms, conn_id, queue, epoch, redelivered, kind, key, said])?;
             }
             let sql = "DELETE FROM verdicts WHERE id <= (SELECT max(id) FROM verdicts) - ?1";
             connection.prepare_cached(sql)?.execute([VERDICTS]).map(drop)

@@ -25,7 +25,7 @@ fn with_history() -> Kept {
              {now}, {now}, {now}, NULL, NULL);
          INSERT INTO attempts VALUES (1, 1, {old}, 'rmq__orders__m-1', 'no run: Airflow answered 503');
          INSERT INTO kept VALUES (2, {now}, 4, '{{}}', x'626f6479');
-         INSERT INTO verdicts VALUES (1, {now}, 'rmq_default', 'orders', 4, 0, 'm-9', \
+         INSERT INTO verdicts VALUES (1, {now}, 'rmq_default', 'orders', 4, 0, 'message_id', 'm-9', \
             '[{{\"subscription_id\":1,\"dag_id\":\"orders\",\"takes_part\":true,\"verdict\":\"miss\",\"because\":\"`kind`: expected \\\"a\\\", found \\\"b\\\"\"}}]');"
     ));
     kept
@@ -110,7 +110,7 @@ fn why_tells_the_chain_of_a_message_and_of_a_run() {
             "told by its message id m-1",
             "2 deliveries in all; the last in epoch 4",
             "no run: Airflow answered 503",
-            "run asked for last: rmq__orders__m-1",
+            "run asked for: rmq__orders__m-1",
             "settled, confirmed by the broker",
         ] {
             assert!(said.out.contains(part), "{part:?} in\n{}", said.out);
@@ -125,6 +125,7 @@ fn why_tells_the_chain_of_a_message_and_of_a_run() {
     let waits = kept.says(&["why", "f3"]).out;
     assert!(waits.contains("MESSAGE without an id") && waits.contains("not settled: sent"), "{waits}");
     let missed = kept.says(&["why", "m-9"]).out;
+    assert!(missed.contains("MESSAGE m-9 in queue orders"), "{missed}");
     assert!(missed.contains("subscription 1 (DAG orders): miss, `kind`: expected \"a\", found \"b\""), "{missed}");
     let json = kept.says(&["why", "m-1", "--json"]).json();
     assert_eq!(json[0]["fires"][0]["failed_attempts"][0]["number"], json!(1));

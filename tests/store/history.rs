@@ -192,7 +192,7 @@ fn the_newest_verdicts_are_kept() {
             queue: "q".into(),
             epoch: 1,
             redelivered: false,
-            key: n.to_string(),
+            key: DeliveryKey::new(KeyKind::MessageId, n.to_string()),
             said: "[]".into(),
         };
         for from in [0, VERDICTS / 2, VERDICTS] {
@@ -200,7 +200,9 @@ fn the_newest_verdicts_are_kept() {
         }
         assert_eq!(file.number("SELECT count(*) FROM verdicts"), i64::from(VERDICTS));
         assert_eq!(view::why(file.dir.path(), "5").unwrap(), []);
-        assert_eq!(view::why(file.dir.path(), &VERDICTS.to_string()).unwrap().len(), 1);
+        let newest = view::why(file.dir.path(), &VERDICTS.to_string()).unwrap();
+        assert_eq!(newest.len(), 1);
+        assert_eq!(newest[0].message_id, Some(VERDICTS.to_string()));
     });
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn chains(messages: &[Message], paint: Paint) -> Vec<String> {
         if at > 0 {
             all.push(String::new());
         }
-        let id = message.message_id.as_ref().map_or_else(|| "without an id".to_owned(), Clone::clone);
+        let id = message.message_id.as_deref().filter(|id| !id.is_empty()).unwrap_or("without an id");
         let title = format!("MESSAGE {id} in queue {}, connection {}", message.queue, message.conn_id);
         all.extend(wrap(&plain(&title), WIDTH).iter().map(|line| paint.heading(line)));
         message.fires.iter().for_each(|told| all.extend(chain(told, paint)));
@@ -78,7 +78,7 @@ fn chain(Told { fire, failed_attempts }: &Told, paint: Paint) -> Vec<String> {
     let who = match (&fire.dag_id, fire.subscription_id) {
         (Some(dag), Some(id)) => format!("DAG {dag}, subscription {id}"),
         (Some(dag), None) => format!("DAG {dag}"),
-        (None, _) => "nobody's".to_owned(),
+        (None, _) => "no DAG".to_owned(),
     };
     let indent = word.code().len() + 4;
     let mut who = wrap(&plain(&who), WIDTH - indent).into_iter();
@@ -92,7 +92,8 @@ fn chain(Told { fire, failed_attempts }: &Told, paint: Paint) -> Vec<String> {
         all.extend(lines.map(|line| format!("{}{line}", " ".repeat(26))));
     };
     let again = if fire.redelivered { ", redelivered" } else { "" };
-    say(Some(fire.delivered_at_ms), format!("delivered{again}, matched"));
+    let matched = if fire.dag_id.is_some() { ", matched" } else { "" };
+    say(Some(fire.delivered_at_ms), format!("delivered{again}{matched}"));
     say(None, format!("told by its {} {}", kind(fire), fire.key));
     if fire.deliveries > 1 {
         say(None, format!("{} deliveries in all; the last in epoch {}", fire.deliveries, epoch(fire)));
@@ -105,17 +106,22 @@ fn chain(Told { fire, failed_attempts }: &Told, paint: Paint) -> Vec<String> {
     if fire.copies > 0 {
         say(None, format!("published again near the end of its delivery budget, {}", times(fire.copies)));
     }
+    let mut asked =
+        fire.sent_at_ms.zip(fire.run_id.as_ref()).map(|(at_ms, run_id)| (at_ms, format!("run asked for: {run_id}")));
     let mut before = 0;
     for FailedAttempt { number, at_ms, run_id, answer } in failed_attempts {
         if *number > before + 1 {
             say(None, format!("… {} more …", number - before - 1));
         }
         before = *number;
+        if let Some((sent_at_ms, text)) = asked.take_if(|(sent_at_ms, _)| *sent_at_ms <= *at_ms) {
+            say(Some(sent_at_ms), text);
+        }
         let other = if Some(run_id) == fire.run_id.as_ref() { String::new() } else { format!(" ({run_id})") };
         say(Some(*at_ms), format!("{answer}{other}"));
     }
-    if let (Some(at_ms), Some(run_id)) = (fire.sent_at_ms, &fire.run_id) {
-        say(Some(at_ms), format!("run asked for last: {run_id}"));
+    if let Some((at_ms, text)) = asked {
+        say(Some(at_ms), text);
     }
     if word == Word::Gone {
         say(fire.settled_at_ms, "gone: purged, taken by another consumer, or settled unnoticed".to_owned());
@@ -197,6 +203,7 @@ mod tests {
             queue: hostile.clone(),
             epoch: 1,
             redelivered: true,
+            key_kind: "message_id".into(),
             key: hostile.clone(),
             said: vec![json!({"subscription_id": 2, "dag_id": hostile, "verdict": "miss", "because": hostile})],
         };
@@ -213,6 +220,28 @@ mod tests {
             assert!(!line.chars().any(char::is_control), "{line:?}");
         }
         assert!(!followed(&evil, Paint::Plain).chars().any(char::is_control));
+    }
+
+    #[test]
+    fn a_chain_goes_by_time() {
+        let attempt = |number, at_ms| FailedAttempt {
+            number,
+            at_ms,
+            run_id: "rmq__q__m".into(),
+            answer: format!("answer {number}"),
+        };
+        let told = Told { fire: fire(1), failed_attempts: vec![attempt(1, 900), attempt(2, 1_001), attempt(3, 1_200)] };
+        let text = chain(&told, Paint::Plain).join("\n");
+        let places =
+            ["answer 1", "run asked for", "answer 2", "answer 3", "settled"].map(|part| text.find(part).unwrap());
+        assert!(places.is_sorted(), "{text}");
+    }
+
+    #[test]
+    fn a_message_that_no_filter_accepted_is_not_said_to_match() {
+        let unread = Fire { subscription_id: None, dag_id: None, run_id: None, outcome: Some("dlq".into()), ..fire(1) };
+        let text = chain(&Told { fire: unread, failed_attempts: Vec::new() }, Paint::Plain).join("\n");
+        assert!(text.contains("dlq  no DAG") && !text.contains("matched"), "{text}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ CREATE TABLE ledger (
     message_id        TEXT,
     created_at_ms     INTEGER NOT NULL,
     updated_at_ms     INTEGER NOT NULL,
-    -- When the run was asked for last, and when the outcome was known.
+    -- When the run was asked for (since the last delivery that had it asked for), and when the outcome was known.
     sent_at_ms        INTEGER,
     decided_at_ms     INTEGER,
     settled_at_ms     INTEGER,
@@ -99,6 +99,7 @@ CREATE TABLE verdicts (
     queue       TEXT NOT NULL,
     epoch       INTEGER NOT NULL,
     redelivered INTEGER NOT NULL,
+    key_kind    TEXT NOT NULL CHECK (key_kind IN ('message_id', 'fingerprint')),
     -- The message id, else the fingerprint.
     key         TEXT NOT NULL,
     -- For each subscription what it said and why, as JSON.

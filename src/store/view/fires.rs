@@ -119,7 +119,7 @@ fn told(connection: &Connection, fire: Fire) -> rusqlite::Result<Told> {
 
 fn verdicts(connection: &Connection, keys: &[String]) -> rusqlite::Result<Vec<Judged>> {
     let mut statement = connection.prepare(
-        "SELECT id AS number, at_ms, conn_id, queue, epoch, redelivered, key, said FROM verdicts WHERE key = ?1 \
+        "SELECT id AS number, at_ms, conn_id, queue, epoch, redelivered, key_kind, key, said FROM verdicts WHERE key = ?1 \
          ORDER BY id DESC LIMIT ?2",
     )?;
     let most = i64::try_from(MOST).unwrap_or(i64::MAX);
@@ -133,6 +133,7 @@ fn verdicts(connection: &Connection, keys: &[String]) -> rusqlite::Result<Vec<Ju
                 queue: text(row, "queue")?,
                 epoch: row.get("epoch")?,
                 redelivered: row.get("redelivered")?,
+                key_kind: text(row, "key_kind")?,
                 key: text(row, "key")?,
                 said: serde_json::from_str(&said).unwrap_or_default(),
             };
