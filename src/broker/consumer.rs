@@ -140,8 +140,7 @@ impl Consumer for LapinConsumer {
         let channel = &self.life.channel;
         let consume = async {
             if prefetch != self.order.prefetch {
-                // Counts for consumers that begin after it.
-                channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
+                self.life.set_prefetch(prefetch).await?;
             }
             channel.basic_consume(queue, short_tag, BasicConsumeOptions::default(), FieldTable::default()).await
         };

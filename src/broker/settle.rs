@@ -4,7 +4,7 @@
 //! tag settled twice would end the channel and give every other held delivery back. The set of unsettled tags kept here is
 //! that guard. What verb means what is ADR 0006.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -24,7 +24,8 @@ pub(super) struct ChannelLife {
     pub(super) link: Rc<Link>,
     queue: QueueName,
     epoch: Epoch,
-    prefetch: u16,
+    /// What holds for the next consumer: a round trip must not change it.
+    prefetch: Cell<u16>,
     unsettled: RefCell<HashSet<DeliveryTag>>,
 }
 
@@ -35,7 +36,7 @@ impl ChannelLife {
             link,
             queue: order.queue.clone(),
             epoch: order.epoch,
-            prefetch: order.prefetch,
+            prefetch: Cell::new(order.prefetch),
             unsettled: RefCell::new(HashSet::new()),
         }
     }
@@ -43,6 +44,12 @@ impl ChannelLife {
     /// Notes a delivery as handed out.
     pub(super) fn handed_out(&self, tag: DeliveryTag) {
         self.unsettled.borrow_mut().insert(tag);
+    }
+
+    /// So many unsettled deliveries, for consumers that begin after it.
+    pub(super) async fn set_prefetch(&self, prefetch: u16) -> lapin::Result<()> {
+        self.prefetch.set(prefetch);
+        self.channel.basic_qos(prefetch, BasicQosOptions::default()).await
     }
 
     /// Whether the channel lives, as far as was heard.
@@ -124,7 +131,7 @@ impl Settler for LapinSettler {
     /// one that is missing.
     async fn barrier(&self) -> bool {
         let life = &*self.0;
-        let round_trip = life.channel.basic_qos(life.prefetch, BasicQosOptions::default());
+        let round_trip = life.channel.basic_qos(life.prefetch.get(), BasicQosOptions::default());
         match timeout(life.link.rpc_timeout, round_trip).await {
             Ok(answer) => answer.is_ok(),
             Err(_) => {

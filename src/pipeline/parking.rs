@@ -19,7 +19,7 @@ pub(super) struct Parking {
     pub(super) bytes: u64,
     /// How long it stays.
     pub(super) pause: Duration,
-    /// Its budget is nearly spent: it stays to the end of its pause whatever happens.
+    /// New rows do not concern it, unless all that it waits for have gone.
     pub(super) stays: bool,
     /// Its rows: they are released before it goes back.
     pub(super) rows: Vec<RowId>,
@@ -100,10 +100,12 @@ impl<S: Settler> ParkingLot<S> {
         self.take(due)
     }
 
-    /// Takes out all that new rows may judge otherwise.
-    pub(super) fn take_for_new_rows(&mut self) -> Vec<Out<S>> {
+    /// Takes out all that new rows may judge otherwise. `takes_part`: by these rows.
+    pub(super) fn take_for_new_rows(&mut self, takes_part: impl Fn(SubscriptionId) -> bool) -> Vec<Out<S>> {
         let parked = &self.parked;
-        let all = self.set.take_for_new_rows(|tag| parked.get(&tag).is_none_or(|(_, stays)| !stays));
+        let waits_in_vain = |out: &Out<S>| !out.waits_for.is_empty() && !out.waits_for.iter().any(|id| takes_part(*id));
+        let may_return = |(out, stays): &(Out<S>, bool)| !stays || waits_in_vain(out);
+        let all = self.set.take_for_new_rows(|tag| parked.get(&tag).is_none_or(may_return));
         self.take(all)
     }
 
@@ -159,6 +161,7 @@ impl<S: Settler> ParkingLot<S> {
 
     /// How many foreign messages stand in the way, where no more can be parked.
     pub(super) fn blocked_by_unmatched(&self) -> Option<usize> {
-        if self.over_full.is_empty() { None } else { self.set.blocked_by_unmatched() }
+        let (_, first) = self.over_full.front()?;
+        self.set.blocked_by_unmatched(first.bytes)
     }
 }

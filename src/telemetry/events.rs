@@ -108,6 +108,8 @@ events! {
     MESSAGE_COPIED = "message.copied" @ Info;
     /// WARNING: such a message could not be copied. Once for each new reason.
     COPY_FAILED = "copy.failed" @ Warn;
+    /// WARNING: a message has no return to its queue left; it is kept whole in the state file.
+    MESSAGE_LAST_RETURN = "message.last_return" @ Warn;
     /// WARNING: a message says that it is a copy of ours and is not; once for a consumer.
     COPY_DOUBTED = "copy.doubted" @ Warn;
     /// ERROR: a queue is not consumed, since a message in it may not come back once more.

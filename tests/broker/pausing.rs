@@ -85,6 +85,24 @@ fn real_paused_consumer_of_a_quorum_queue_keeps_what_it_holds() {
 }
 
 #[test]
+fn real_window_of_a_consumer_outlives_confirmations_in_between() {
+    run_on(V4, async |version| {
+        let at = Stage::shared(version, QueueKind::Classic).await;
+        let mut consumer = at.attach(1).await;
+        assert!(consumer.pause().await.is_empty());
+        consumer.resume(fresh_tag(), 3).await.unwrap();
+        assert!(consumer.settler().barrier().await);
+        assert!(consumer.pause().await.is_empty());
+        consumer.resume(fresh_tag(), 3).await.unwrap();
+        at.publish_numbers(5).await;
+        for wanted in 0..3 {
+            assert_eq!(number(&next(&mut consumer).await), wanted);
+        }
+        at.ready(2).await;
+    });
+}
+
+#[test]
 fn real_pause_that_is_given_up_loses_nothing_that_is_on_its_way() {
     run_on(V3, async |version| {
         let at = Stage::shared(version, QueueKind::Classic).await;

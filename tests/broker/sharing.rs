@@ -139,6 +139,8 @@ fn real_idle_consumer_costs_no_wake_ups_and_little_memory() {
         let mut consumer = at.attach(32).await;
         let grown = resident().saturating_sub(rss);
         assert!(grown < 4096, "an attached consumer takes {grown} KiB");
+        // What the attach leaves to be written and read is no wake-up of an idle consumer.
+        assert!(tokio::time::timeout(Duration::from_secs(1), consumer.next()).await.is_err());
         let before = wake_ups();
         let quiet = Duration::from_secs(5);
         assert!(tokio::time::timeout(quiet, consumer.next()).await.is_err());

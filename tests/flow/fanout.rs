@@ -8,12 +8,13 @@ use rmq_watcher::domain::options::{OnPaused, OnUnreadable, Options};
 use rmq_watcher::domain::outcome::TriggerAnswer;
 use rmq_watcher::domain::routing::Standing;
 use rmq_watcher::domain::table::Route;
+use rmq_watcher::pipeline::Limits;
 use rmq_watcher::ports::Verb;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::fake_airflow::{Turn, dag};
-use crate::world::{World, route, run};
+use crate::world::{World, limits, route, run};
 
 fn kind(kind: &str) -> Table {
     Table::from([("kind".to_owned(), Field::Text(kind.as_bytes().to_vec()))])
@@ -183,6 +184,25 @@ fn a_target_that_is_down_holds_its_half_and_its_neighbour_goes_on() {
         assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
         world.until_drained().await;
         assert_eq!((world.airflow.run_ids_of("dag").len(), world.airflow.run_ids_of("dag2").len()), (1, 30));
+    });
+}
+
+#[test]
+fn what_is_parked_for_a_subscription_that_goes_is_judged_again_at_once() {
+    run(async {
+        let world = World::new();
+        let hold = Options { on_paused: OnPaused::Hold, ..wants("a") };
+        world.airflow.set_dag("dag2", dag(true));
+        world.set_routes(listening(&[(1, "dag", wants("b")), (2, "dag2", hold)]));
+        world.start_with(Limits { prefetch: 4, ..limits() });
+        (0..4).for_each(|_| world.broker.publish_with(None, kind("a"), "x"));
+        world.broker.publish_with(Some("m"), kind("b"), "x");
+        world.until("the neighbour runs", |w| w.airflow.run_ids_of("dag").len() == 1).await;
+        let start = Instant::now();
+        world.set_routes(listening(&[(1, "dag", wants("b")), (3, "dag3", wants("a"))]));
+        world.until_drained().await;
+        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+        assert_eq!(world.airflow.run_ids_of("dag3").len(), 4);
     });
 }
 

@@ -6,6 +6,7 @@ use rmq_watcher::domain::outcome::TriggerAnswer;
 use rmq_watcher::pipeline::Limits;
 use rmq_watcher::ports::Verb;
 use serde_json::json;
+use tokio::time::sleep;
 
 use crate::fake_airflow::Turn;
 use crate::world::{World, limits, run};
@@ -156,6 +157,28 @@ fn equal_messages_after_a_lost_state_file_are_started_all_the_same() {
         world.until_drained().await;
         assert_eq!(world.airflow.run_ids().len(), 6);
         assert!(world.airflow.triggers().len() <= 3 + 3 * 3, "{:?}", world.airflow.triggers());
+    });
+}
+
+#[test]
+fn a_message_without_an_id_is_let_go_once_the_file_has_what_came_of_it() {
+    run(async {
+        let world = World::new();
+        world.start();
+        world.until("attached", |w| w.broker.is_attached()).await;
+        world.execute(
+            "CREATE TRIGGER full BEFORE UPDATE ON ledger WHEN NEW.state = 'ack_sent' BEGIN SELECT raise(ABORT, 'disk full'); END",
+        );
+        world.broker.publish(None, "x");
+        world.broker.publish(Some("m1"), "x");
+        world.until("both run", |w| w.airflow.run_ids().len() == 2).await;
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(world.broker.verbs(), [(Some("m1".into()), Verb::Ack)]);
+        assert!(world.status().contains("disk full"), "{}", world.status());
+        world.execute("DROP TRIGGER full");
+        world.until_drained().await;
+        assert_eq!((world.airflow.run_ids().len(), world.airflow.triggers().len()), (2, 2));
+        assert!(world.status().starts_with("listening"), "{}", world.status());
     });
 }
 

@@ -243,7 +243,7 @@ fn a_noted_verb_is_in_the_file_before_it_is_sent() {
         let early = std::future::poll_fn(|context| std::task::Poll::Ready(noted.as_mut().poll(context).is_ready()));
         assert!(!early.await);
         other.execute_batch("ROLLBACK").unwrap();
-        noted.await;
+        noted.await.unwrap();
         assert_eq!(ledger.column("state"), ["ack_sent"]);
     });
 }

@@ -179,10 +179,10 @@ impl ParkedSet {
         self.in_turn = 0;
     }
 
-    /// How many foreign messages stand in the way, once no more can be parked: the status is then
+    /// How many foreign messages stand in the way, once one of so many bytes cannot be parked: the status is then
     /// `error: blocked_by_unmatched (n)`, never green.
-    pub fn blocked_by_unmatched(&self) -> Option<usize> {
-        (self.room(1) == Room::Full && self.unmatched > 0).then_some(self.unmatched)
+    pub fn blocked_by_unmatched(&self, bytes: u64) -> Option<usize> {
+        (self.room(bytes) == Room::Full).then_some(self.unmatched)
     }
 
     fn take_all(&mut self, mut tags: Vec<DeliveryTag>) -> Vec<Parked> {

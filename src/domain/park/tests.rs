@@ -121,11 +121,14 @@ fn after_a_roll_what_was_parked_does_not_count_against_the_window() {
 fn at_the_cap_the_status_says_how_many_stand_in_the_way() {
     let mut set = ParkedSet::new(Epoch(1));
     (0..9_999).for_each(|tag| set.park(parked(tag, 0, MISS)));
-    assert_eq!((set.room(1), set.blocked_by_unmatched()), (Room::Free, None));
+    assert_eq!((set.room(1), set.blocked_by_unmatched(1)), (Room::Free, None));
     set.park(parked(9_999, 0, Why::Blocked));
-    assert_eq!((set.room(1), set.blocked_by_unmatched()), (Room::Full, Some(9_999)));
+    assert_eq!((set.room(1), set.blocked_by_unmatched(1)), (Room::Full, Some(9_999)));
     set.take_due(0);
-    assert_eq!((set.room(1), set.blocked_by_unmatched()), (Room::Free, None));
+    assert_eq!((set.room(1), set.blocked_by_unmatched(1)), (Room::Free, None));
+    set.park(Parked { bytes: MOST_PARKED_BYTES - 1, ..parked(1, 0, MISS) });
+    assert_eq!((set.room(1), set.blocked_by_unmatched(2)), (Room::Free, Some(1)), "what waits for room is larger");
+    set.take_due(0);
     let big = Parked { bytes: MOST_PARKED_BYTES + 1, ..parked(1, 0, MISS) };
     assert_eq!(set.room(big.bytes), Room::Free, "one alone can always be parked");
     set.park(big);

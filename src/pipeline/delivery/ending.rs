@@ -38,9 +38,8 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
                 }
             }
         };
-        let now_ms = self.now_ms();
+        self.note_verb(&[(row, Outcome::Dlq, String::new())]).await?;
         let held = self.hand.seat.take().filter(Held::can_be_settled).ok_or(Woken::Lost)?;
-        self.note_verb(vec![(row, Outcome::Dlq, String::new())], now_ms).await;
         held.settle(Verb::DeadLetter, vec![(row, self.read_as())]).await;
         self.desk.context.at(Arrow::VerbSent);
         Ok(())
@@ -53,26 +52,26 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
             one.member.report.removed(&one.ledgered.run_id, one.desk.context.now_ms());
         }
         self.desk.context.at(Arrow::Decided);
-        // A redelivery from here on has a flight of its own, and finds the outcomes in the rows or the runs by their ids.
-        self.desk.flights.land(&self.aboard.seat);
-        let (store, now_ms) = (&self.desk.context.store, self.now_ms());
-        let Some(held) = self.hand.seat.take().filter(Held::can_be_settled) else {
-            for one in self.matches.iter().filter(|one| !one.is_known) {
-                if let (Some(row), Some((outcome, reason))) = (one.ledgered.row, one.outcome()) {
-                    store.decide(row, *outcome, reason.clone(), now_ms).await;
-                }
-            }
-            return Err(Woken::Lost);
-        };
         let decided = |one: &Matched<R, S>| {
             let (outcome, reason) = one.outcome()?;
             Some((one.ledgered.row?, *outcome, reason.clone()))
         };
         let rows: Vec<(RowId, Outcome, String)> = self.matches.iter().filter_map(decided).collect();
         let ids: Vec<RowId> = rows.iter().map(|(row, _, _)| *row).chain(self.beside).collect();
-        if !rows.is_empty() {
-            self.note_verb(rows, now_ms).await;
+        let noted = self.note_verb(&rows).await;
+        // A redelivery from here on has a flight of its own, and finds the outcomes in the rows or the runs by their ids.
+        self.desk.flights.land(&self.aboard.seat);
+        let store = &self.desk.context.store;
+        if noted == Err(Woken::Lost) {
+            let now_ms = self.now_ms();
+            for one in self.matches.iter().filter(|one| !one.is_known) {
+                if let (Some(row), Some((outcome, reason))) = (one.ledgered.row, one.outcome()) {
+                    store.decide(row, *outcome, reason.clone(), now_ms).await;
+                }
+            }
         }
+        noted?;
+        let held = self.hand.seat.take().filter(Held::can_be_settled).ok_or(Woken::Lost)?;
         if verb == Verb::Ack && self.hand.spending.kept.get() {
             store.forget_kept(ids.clone()).await;
         }
@@ -86,12 +85,36 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         if self.hand.copy.is_some() { Read::SettledByCopy } else { Read::Settled }
     }
 
-    /// Messages without an id may have equal ones: what comes of theirs is in the file before the broker lets them go.
-    async fn note_verb(&self, rows: Vec<(RowId, Outcome, String)>, now_ms: i64) {
-        let store = &self.desk.context.store;
-        match self.hand.key.kind().is_an_id() {
-            true => store.send_verb(rows, now_ms).await,
-            false => store.send_verb_noted(rows, now_ms).await,
+    /// Messages without an id may have equal ones: what comes of theirs is in the file before the broker lets them go, and they are
+    /// held where the file does not take it.
+    async fn note_verb(&mut self, rows: &[(RowId, Outcome, String)]) -> Result<(), Woken> {
+        let mut tries = 0;
+        while self.hand.seat.with(Held::can_be_settled) == Some(true) {
+            let (store, now_ms) = (&self.desk.context.store, self.now_ms());
+            let noted = match rows.is_empty() {
+                true => Ok(()),
+                false if self.hand.key.kind().is_an_id() => {
+                    store.send_verb(rows.to_vec(), now_ms).await;
+                    Ok(())
+                }
+                false => store.send_verb_noted(rows.to_vec(), now_ms).await,
+            };
+            let Err(error) = noted else {
+                if tries > 0 {
+                    self.file_takes_again().await;
+                }
+                return Ok(());
+            };
+            tries += 1;
+            self.store_refused(&error, tries).await?;
+        }
+        Err(Woken::Lost)
+    }
+
+    /// Its outcome was said before the file refused it: nothing else would end that trouble.
+    async fn file_takes_again(&self) {
+        for member in self.desk.members.all() {
+            member.report.passed(&self.desk.context, Outcome::Dropped).await;
         }
     }
 

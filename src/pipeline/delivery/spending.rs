@@ -199,6 +199,9 @@ impl<R: Runs + Dags, S: Settler> Delivery<R, S> {
         if let Some(row) = row {
             let kept = self.desk.context.store.keep_spent(row, self.spent(), self.message(), self.now_ms()).await;
             self.hand.spending.kept.set(kept.is_ok());
+            if kept.is_ok() {
+                self.say(|report, now_ms| report.last_return(now_ms));
+            }
         }
     }
 

@@ -47,6 +47,19 @@ impl Report {
         }
     }
 
+    /// A message is kept since the broker ends it if it comes back once more.
+    pub(in crate::pipeline) fn last_return(&self, now_ms: i64) {
+        if !self.admits(now_ms) {
+            return;
+        }
+        let Subscription { dag_id, queue, .. } = &*self.subscription;
+        tracing::warn!(
+            event = events::MESSAGE_LAST_RETURN,
+            "RMQ Watcher: a message of queue '{queue}' for DAG '{dag_id}' has no return to its queue left: the broker ends it if the \
+             watcher stops before its run is started; it is kept whole in the state file"
+        );
+    }
+
     /// The target answered that it is not ready, so many times in a row now.
     pub(in crate::pipeline) fn not_ready(&self, reason: &str, answers: u32) {
         let Subscription { dag_id, queue, .. } = &*self.subscription;

@@ -30,6 +30,10 @@ impl Report {
             {
                 (SubscriptionStatus::Error, held_back)
             }
+            (SubscriptionStatus::Listening, Some(0)) => {
+                let text = "no more messages can be parked that wait for other subscriptions of the queue".to_owned();
+                (SubscriptionStatus::Error, Some(text))
+            }
             (SubscriptionStatus::Listening, Some(unmatched)) => {
                 let text = format!(
                     "blocked_by_unmatched ({unmatched}): no more messages that no filter accepts can be parked"

@@ -44,7 +44,7 @@ where
             }
             if self.signals.table() != table {
                 table = self.signals.table();
-                let out = self.lot.as_mut().map(|(_, lot)| lot.take_for_new_rows());
+                let out = self.lot.as_mut().map(|(_, lot)| lot.take_for_new_rows(|id| table.takes_part(id)));
                 self.give_back(out.unwrap_or_default()).await;
             }
             match self.tend_parking(&mut consumer, &channel).await {

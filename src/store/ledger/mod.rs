@@ -16,7 +16,6 @@ use crate::domain::ids::{ConnId, Epoch, QueueName, RunId, SubscriptionId};
 use crate::domain::key::DeliveryKey;
 use crate::domain::ledger::{Binding, Outcome, RELEASED, State, state_code};
 use crate::domain::routing::{self, NoMatch};
-use crate::telemetry::events;
 
 /// A row of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -208,12 +207,13 @@ impl Store {
         self.tell(VERB_SENT, move |connection| note_verb(connection, &rows, now_ms)).await;
     }
 
-    /// As [`Store::send_verb`], in the file when this returns, where the file takes it. For messages without an id: an equal one that
-    /// comes again must not be taken for one that is acknowledged and gone.
-    pub async fn send_verb_noted(&self, rows: Vec<(RowId, Outcome, String)>, now_ms: i64) {
-        if let Err(error) = self.call(VERB_SENT, move |connection| note_verb(connection, &rows, now_ms)).await {
-            tracing::warn!(event = events::STORE_WRITE_FAILED, %error, "the state file refused {VERB_SENT}: {error}");
-        }
+    /// As [`Store::send_verb`], in the file when this returns. For messages without an id: an equal one that comes again must not be
+    /// taken for one that is acknowledged and gone.
+    ///
+    /// # Errors
+    /// Nothing was recorded: do not send the verb.
+    pub async fn send_verb_noted(&self, rows: Vec<(RowId, Outcome, String)>, now_ms: i64) -> Result<(), StoreError> {
+        self.call(VERB_SENT, move |connection| note_verb(connection, &rows, now_ms)).await
     }
 
     /// Notes that the broker has read the verbs of deliveries of these rows.
