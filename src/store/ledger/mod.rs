@@ -97,7 +97,7 @@ pub struct BoundMatch {
 
 impl Store {
     /// Finds or makes the rows of all matches of a delivery, in one transaction, and moves them to its epoch. Rows of
-    /// subscriptions that it matched earlier and does not match any more are released. See [`settlement::judge`].
+    /// subscriptions that it matched earlier and does not match any more are released. See [`crate::domain::settlement::judge`].
     ///
     /// # Errors
     /// Nothing was recorded.
