@@ -123,9 +123,15 @@ fn chain(Told { fire, failed_attempts }: &Told, paint: Paint) -> Vec<String> {
     if let Some((at_ms, text)) = asked {
         say(Some(at_ms), text);
     }
+    say_end(fire, word, &mut say);
+    all
+}
+
+/// How it ended, as far as it has.
+fn say_end(fire: &Fire, word: Word, say: &mut impl FnMut(Option<i64>, String)) {
     if word == Word::Gone {
         say(fire.settled_at_ms, "gone: purged, taken by another consumer, or settled unnoticed".to_owned());
-        return all;
+        return;
     }
     if word != Word::Open {
         let reason = fire.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -138,7 +144,6 @@ fn chain(Told { fire, failed_attempts }: &Told, paint: Paint) -> Vec<String> {
         Some(at_ms) => say(Some(at_ms), "settled, confirmed by the broker".to_owned()),
         None => say(None, format!("not settled: {}", fire.state)),
     }
-    all
 }
 
 fn kind(fire: &Fire) -> &str {
@@ -232,9 +237,8 @@ mod tests {
         };
         let told = Told { fire: fire(1), failed_attempts: vec![attempt(1, 900), attempt(2, 1_001), attempt(3, 1_200)] };
         let text = chain(&told, Paint::Plain).join("\n");
-        let places =
-            ["answer 1", "run asked for", "answer 2", "answer 3", "settled"].map(|part| text.find(part).unwrap());
-        assert!(places.is_sorted(), "{text}");
+        let places = ["answer 1", "run asked for", "answer 2", "answer 3", "settled"].map(|part| text.find(part));
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{text}");
     }
 
     #[test]
