@@ -192,6 +192,8 @@ pub(super) fn take_next_number(connection: &Connection, row: RowId, now_ms: i64)
     connection.prepare_cached(sql)?.execute(params![row.0, n, run_id.as_str(), now_ms])?;
     Ok(run_id)
 }
+
+/// Keeps a message whole: its body, and all else of it as JSON.
 pub(super) fn keep_message(
     connection: &Connection,
     row: RowId,
